@@ -1,0 +1,240 @@
+//! Arithmetic on cells without a key.
+//!
+//! Only the number is meant: an equality tag would no longer match the new value, so every operation
+//! drops it. The lane of hidden NULLs is carried along and stays non-zero where an operand was NULL,
+//! which holds as long as all coefficients have the same sign; an operation that would mix them is refused.
+
+use crate::cell::{Mask, Term};
+use crate::parameters::{checked_magnitude, phase_of_message};
+use crate::{Cell, CellError, MAX_TERMS};
+
+impl Cell {
+    /// Adds a clear constant.
+    pub fn add_constant(&mut self, constant: i64) -> Result<(), CellError> {
+        self.require_number()?;
+        let magnitude = checked_magnitude(self.magnitude.checked_add(constant.unsigned_abs()))?;
+        self.drop_tag();
+        self.magnitude = magnitude;
+        self.bodies[0] = self.bodies[0].wrapping_add(phase_of_message(constant));
+        Ok(())
+    }
+
+    /// Adds another cell's number. After an error this cell's content is unspecified.
+    pub fn add(&mut self, other: &Self) -> Result<(), CellError> {
+        self.require_number()?;
+        other.require_number()?;
+        if self.key_id != other.key_id {
+            return Err(CellError::WrongKey {
+                expected: self.key_id,
+                found: other.key_id,
+            });
+        }
+        if self.lanes.nulls != other.lanes.nulls {
+            return Err(CellError::Unsupported(
+                "a column that hides its NULLs cannot be added to one that does not; encrypt both alike".to_owned(),
+            ));
+        }
+        let magnitude = checked_magnitude(self.magnitude.checked_add(other.magnitude))?;
+        self.drop_tag();
+        if self.lanes.nulls && mixes_signs(self.terms(), other.terms()) {
+            return Err(CellError::Unsupported(
+                "subtracting columns that hide their NULLs would lose which rows are NULL".to_owned(),
+            ));
+        }
+        match (&mut self.mask, &other.mask) {
+            (Mask::Affine(ours), Mask::Affine(theirs)) => {
+                merge(ours, theirs);
+                self.noise().checked()?;
+                if self.terms().len() > MAX_TERMS {
+                    self.make_dense()?;
+                }
+            }
+            _ => self.add_dense_mask(other)?,
+        }
+        self.magnitude = magnitude;
+        for (ours, theirs) in self.bodies.iter_mut().zip(&other.bodies) {
+            *ours = ours.wrapping_add(*theirs);
+        }
+        Ok(())
+    }
+
+    /// Multiplies by a small integer.
+    pub fn scale(&mut self, factor: i64) -> Result<(), CellError> {
+        self.require_number()?;
+        let magnitude = checked_magnitude(self.magnitude.checked_mul(factor.unsigned_abs()))?;
+        let noise = self.noise().times(factor).checked()?;
+        let dense = matches!(self.mask, Mask::Dense { .. });
+        if self.lanes.nulls && (factor == 0 || dense && factor < 0) {
+            return Err(CellError::Unsupported(format!(
+                "multiplying by {factor} would lose which rows of a column that hides its NULLs are NULL"
+            )));
+        }
+        self.drop_tag();
+        self.magnitude = magnitude;
+        match &mut self.mask {
+            Mask::Affine(terms) if factor == 0 => terms.clear(),
+            Mask::Affine(terms) => {
+                // The noise just checked allows no coefficient beyond 4095.
+                terms.iter_mut().for_each(|term| term.coefficient *= factor as i16);
+            }
+            Mask::Dense { noise: ours, words } => {
+                *ours = noise;
+                words
+                    .iter_mut()
+                    .for_each(|word| *word = word.wrapping_mul(factor as u64));
+            }
+        }
+        for body in &mut self.bodies {
+            *body = body.wrapping_mul(factor as u64);
+        }
+        Ok(())
+    }
+
+    /// Changes the sign.
+    pub fn negate(&mut self) -> Result<(), CellError> {
+        self.scale(-1)
+    }
+
+    pub(crate) fn require_number(&self) -> Result<(), CellError> {
+        if self.lanes.value == 1 {
+            return Ok(());
+        }
+        Err(CellError::Unsupported(format!(
+            "arithmetic needs a number, and this cell has {} value lanes (text or a category)",
+            self.lanes.value
+        )))
+    }
+
+    /// Forgets the equality tag.
+    pub fn drop_tag(&mut self) {
+        if let Some(lane) = self.lanes.tag_lane() {
+            self.bodies.truncate(lane);
+            if let Mask::Dense { words, .. } = &mut self.mask {
+                words.truncate(lane * crate::POLYNOMIAL_SIZE);
+            }
+            self.lanes.tag = false;
+        }
+    }
+}
+
+/// Adds `theirs` to `ours`, both sorted by place; terms that cancel vanish. No coefficient exceeds the
+/// noise budget's 4095 in absolute value, so a sum of two fits.
+fn merge(ours: &mut Vec<Term>, theirs: &[Term]) {
+    for term in theirs {
+        match ours.binary_search_by_key(&term.place(), Term::place) {
+            Err(at) => ours.insert(at, *term),
+            Ok(at) if ours[at].coefficient == -term.coefficient => {
+                ours.remove(at);
+            }
+            Ok(at) => ours[at].coefficient += term.coefficient,
+        }
+    }
+}
+
+fn mixes_signs(ours: &[Term], theirs: &[Term]) -> bool {
+    let mut signs = ours.iter().chain(theirs).map(|term| term.coefficient > 0);
+    signs.next().is_some_and(|first| signs.any(|sign| sign != first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KeyId, Lanes, Seed};
+
+    fn number(seed: u8, index: u16) -> Cell {
+        Cell::fresh(
+            KeyId([1; 8]),
+            Lanes::NUMBER,
+            100,
+            Seed([seed; 16]),
+            index,
+            &[u64::from(seed)],
+        )
+        .unwrap()
+    }
+
+    fn hiding_nulls(seed: u8) -> Cell {
+        let lanes = Lanes {
+            nulls: true,
+            ..Lanes::NUMBER
+        };
+        Cell::fresh(KeyId([1; 8]), lanes, 100, Seed([seed; 16]), 0, &[1, 2]).unwrap()
+    }
+
+    #[test]
+    fn like_terms_join_and_cancel() {
+        let mut sum = number(3, 0);
+        sum.add(&number(1, 0)).unwrap();
+        sum.add(&number(3, 0)).unwrap();
+        let terms: Vec<_> = sum.terms().iter().map(|t| (t.seed.0[0], t.coefficient)).collect();
+        assert_eq!(terms, [(1, 1), (3, 2)]);
+        let mut minus = number(1, 0);
+        minus.negate().unwrap();
+        sum.add(&minus).unwrap();
+        assert_eq!(sum.terms().len(), 1);
+        assert_eq!(sum.magnitude(), 400);
+    }
+
+    #[test]
+    fn the_noise_budget_is_guarded() {
+        let mut cell = number(1, 0);
+        cell.scale(4095).unwrap();
+        assert!(matches!(cell.add(&number(1, 0)), Err(CellError::NoiseBudget { .. })));
+        assert!(matches!(number(1, 0).scale(4096), Err(CellError::NoiseBudget { .. })));
+        assert!(matches!(number(1, 0).scale(i64::MIN), Err(_)));
+    }
+
+    #[test]
+    fn the_message_space_is_guarded() {
+        let mut cell = number(1, 0);
+        assert!(matches!(cell.add_constant(1 << 47), Err(CellError::MessageOverflow)));
+        assert!(matches!(cell.add_constant(i64::MIN), Err(CellError::MessageOverflow)));
+        cell.add_constant((1 << 47) - 101).unwrap();
+        assert!(matches!(cell.add_constant(1), Err(CellError::MessageOverflow)));
+        assert!(matches!(cell.add(&number(2, 0)), Err(CellError::MessageOverflow)));
+    }
+
+    #[test]
+    fn keys_do_not_mix() {
+        let mut other = number(2, 0);
+        other.key_id = KeyId([2; 8]);
+        assert!(matches!(number(1, 0).add(&other), Err(CellError::WrongKey { .. })));
+    }
+
+    #[test]
+    fn text_and_categories_do_not_add() {
+        let lanes = Lanes {
+            value: 4,
+            nulls: false,
+            tag: false,
+        };
+        let mut text = Cell::fresh(KeyId([1; 8]), lanes, 0, Seed([1; 16]), 0, &[0; 4]).unwrap();
+        assert!(matches!(text.add_constant(1), Err(CellError::Unsupported(_))));
+        assert!(matches!(number(1, 0).add(&text), Err(CellError::Unsupported(_))));
+    }
+
+    #[test]
+    fn hidden_nulls_cannot_be_cancelled() {
+        let mut minus = hiding_nulls(2);
+        minus.negate().unwrap();
+        assert!(matches!(hiding_nulls(1).add(&minus), Err(CellError::Unsupported(_))));
+        assert!(matches!(
+            hiding_nulls(1).add(&number(2, 0)),
+            Err(CellError::Unsupported(_))
+        ));
+        assert!(matches!(hiding_nulls(1).scale(0), Err(CellError::Unsupported(_))));
+        minus.add(&minus.clone()).unwrap();
+        assert_eq!(minus.terms()[0].coefficient, -2);
+    }
+
+    #[test]
+    fn arithmetic_drops_the_tag() {
+        let lanes = Lanes {
+            tag: true,
+            ..Lanes::NUMBER
+        };
+        let mut cell = Cell::fresh(KeyId([1; 8]), lanes, 1, Seed([1; 16]), 0, &[5, 6]).unwrap();
+        cell.add_constant(0).unwrap();
+        assert_eq!((cell.lanes(), cell.bodies()), (Lanes::NUMBER, &[5][..]));
+    }
+}

@@ -1,0 +1,371 @@
+//! The Arrow extension type `veil.cell`.
+//!
+//! An encrypted column is an Arrow `Binary`, `LargeBinary` or `BinaryView` field whose extension metadata
+//! is a small JSON object: only what the untrusted engine must know to plan. The header inside each cell
+//! is the truth; this is a hint that readers check against it.
+
+use arrow::datatypes::{DataType, Field};
+use arrow::error::ArrowError;
+use arrow_schema::extension::ExtensionType;
+use serde::{Deserialize, Serialize};
+
+use crate::{CellError, ColumnId, KeyId, Lanes};
+
+/// The version of the metadata that this program writes.
+pub const TYPE_VERSION: u8 = 1;
+
+/// Field metadata: what only key holders may read about a column (labels, hierarchy, original type),
+/// sealed and in base64.
+pub const SEALED_METADATA_KEY: &str = "veil.sealed";
+
+/// What a column's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A whole number.
+    Integer,
+    /// A number with a fixed count of decimal places.
+    Decimal,
+    /// Days.
+    Date,
+    /// Seconds, minutes or hours.
+    Timestamp,
+    /// True or false.
+    Boolean,
+    /// One of two labels.
+    Binary,
+    /// UTF-8, padded to a fixed length.
+    Text,
+    /// A leaf of a generalisation hierarchy, one lane a level.
+    Category,
+}
+
+impl Kind {
+    /// Whether cells of this kind can be added and scaled.
+    pub fn is_number(self) -> bool {
+        !matches!(self, Self::Text | Self::Category)
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Integer => "integer",
+            Self::Decimal => "decimal",
+            Self::Date => "date",
+            Self::Timestamp => "timestamp",
+            Self::Boolean => "boolean",
+            Self::Binary => "binary",
+            Self::Text => "text",
+            Self::Category => "category",
+        })
+    }
+}
+
+/// The step of a timestamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeUnit {
+    /// One second.
+    #[default]
+    Second,
+    /// Sixty seconds.
+    Minute,
+    /// 3600 seconds.
+    Hour,
+}
+
+impl TimeUnit {
+    /// Its length.
+    pub fn seconds(self) -> i64 {
+        match self {
+            Self::Second => 1,
+            Self::Minute => 60,
+            Self::Hour => 3600,
+        }
+    }
+}
+
+/// Whether the engine can see which rows are NULL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Nulls {
+    /// A NULL is an Arrow null.
+    #[default]
+    Public,
+    /// A NULL is a cell like any other.
+    Hidden,
+}
+
+/// Bits of a message lane, in steps so coarse that they say little about the data. A number of width `w` lies
+/// in `[-2^(w-1), 2^(w-1))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub struct Width(u8);
+
+impl Width {
+    const NUMBERS: [u8; 5] = [8, 12, 16, 24, 32];
+
+    /// A whole lane: text.
+    pub const FULL: Self = Self(48);
+
+    /// The smallest width whose numbers include both.
+    pub fn of_range(low: i64, high: i64) -> Option<Self> {
+        Self::NUMBERS
+            .map(Self)
+            .into_iter()
+            .find(|width| width.contains(low) && width.contains(high))
+    }
+
+    /// Its bits.
+    pub fn bits(self) -> u32 {
+        self.0.into()
+    }
+
+    /// Whether a number has this width.
+    pub fn contains(self, number: i64) -> bool {
+        let half = 1i64 << (self.0 - 1);
+        (-half..half).contains(&number)
+    }
+
+    /// The largest absolute value.
+    pub fn magnitude(self) -> u64 {
+        (1u64 << (self.0 - 1)).min(crate::parameters::MAX_MAGNITUDE)
+    }
+}
+
+impl From<Width> for u8 {
+    fn from(width: Width) -> Self {
+        width.0
+    }
+}
+
+impl TryFrom<u8> for Width {
+    type Error = CellError;
+
+    fn try_from(bits: u8) -> Result<Self, CellError> {
+        match bits {
+            8 | 12 | 16 | 24 | 32 | 48 => Ok(Self(bits)),
+            _ => Err(CellError::Malformed(format!(
+                "{bits} bits is not a width of a lane (8, 12, 16, 24, 32 or 48)"
+            ))),
+        }
+    }
+}
+
+/// The public type of an encrypted column.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellType {
+    /// The version of this object.
+    pub version: u8,
+    /// What the values are.
+    pub kind: Kind,
+    /// Bits of a value lane.
+    pub width: Width,
+    /// Decimal places of a decimal.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub scale: u8,
+    /// The step of a timestamp.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unit: TimeUnit,
+    /// Binary places below the unit, which a decryption rounds away.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fraction_bits: u8,
+    /// Lanes of the value.
+    pub lanes: u8,
+    /// How NULLs are kept.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub nulls: Nulls,
+    /// Whether there is an equality tag.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tag: bool,
+    /// Smallest and largest value, where the owner declared them public.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bounds: Option<(i64, i64)>,
+    /// Weight of the column in distances, in thousandths.
+    #[serde(default = "one_thousand", skip_serializing_if = "is_one_thousand")]
+    pub weight: u32,
+    /// The key set.
+    pub key: KeyId,
+    /// The column's name under that key set.
+    pub column: ColumnId,
+}
+
+impl CellType {
+    /// The lanes that every cell of the column has when it is fresh.
+    pub fn cell_lanes(&self) -> Lanes {
+        Lanes {
+            value: self.lanes,
+            nulls: self.nulls == Nulls::Hidden,
+            tag: self.tag,
+        }
+    }
+
+    /// Reads the type of a field: `None` if the field is not an encrypted column.
+    pub fn of_field(field: &Field) -> Result<Option<Self>, CellError> {
+        if field.extension_type_name() != Some(Self::NAME) {
+            return Ok(None);
+        }
+        let read = Self::deserialize_metadata(field.extension_type_metadata())
+            .and_then(|cell_type| Self::try_new(field.data_type(), cell_type));
+        match read {
+            Ok(cell_type) => Ok(Some(cell_type)),
+            Err(ArrowError::ExternalError(error)) => match error.downcast::<CellError>() {
+                Ok(error) => Err(*error),
+                Err(error) => Err(ArrowError::ExternalError(error).into()),
+            },
+            Err(error) => Err(CellError::NotACellColumn(format!("column {}: {error}", field.name()))),
+        }
+    }
+
+    /// The field of a column of this type.
+    pub fn field(&self, name: &str) -> Result<Field, CellError> {
+        let mut field = Field::new(name, DataType::Binary, self.nulls == Nulls::Public);
+        field.try_with_extension_type(self.clone())?;
+        Ok(field)
+    }
+}
+
+impl ExtensionType for CellType {
+    const NAME: &'static str = "veil.cell";
+
+    type Metadata = Self;
+
+    fn metadata(&self) -> &Self {
+        self
+    }
+
+    fn serialize_metadata(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
+    }
+
+    fn deserialize_metadata(metadata: Option<&str>) -> Result<Self, ArrowError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u8,
+        }
+        let text = metadata.ok_or_else(|| ArrowError::InvalidArgumentError("veil.cell without metadata".to_owned()))?;
+        let refused =
+            |error| ArrowError::InvalidArgumentError(format!("veil.cell metadata is not understood: {error}"));
+        let Versioned { version } = serde_json::from_str(text).map_err(refused)?;
+        if version > TYPE_VERSION {
+            let what = "the column's type";
+            return Err(CellError::FromTheFuture {
+                what,
+                found: version,
+                supported: TYPE_VERSION,
+            }
+            .into());
+        }
+        serde_json::from_str(text).map_err(refused)
+    }
+
+    fn supports_data_type(&self, data_type: &DataType) -> Result<(), ArrowError> {
+        match data_type {
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Ok(()),
+            other => Err(ArrowError::InvalidArgumentError(format!(
+                "veil.cell is stored as Binary, LargeBinary or BinaryView, not {other}"
+            ))),
+        }
+    }
+
+    fn try_new(data_type: &DataType, metadata: Self) -> Result<Self, ArrowError> {
+        metadata.supports_data_type(data_type)?;
+        if metadata.lanes == 0 || metadata.kind.is_number() && metadata.lanes != 1 {
+            let text = format!("a {} column cannot have {} value lanes", metadata.kind, metadata.lanes);
+            return Err(ArrowError::InvalidArgumentError(text));
+        }
+        Ok(metadata)
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn one_thousand() -> u32 {
+    1000
+}
+
+fn is_one_thousand(weight: &u32) -> bool {
+    *weight == 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn age() -> CellType {
+        CellType {
+            version: TYPE_VERSION,
+            kind: Kind::Integer,
+            width: Width::of_range(0, 120).unwrap(),
+            scale: 0,
+            unit: TimeUnit::Second,
+            fraction_bits: 0,
+            lanes: 1,
+            nulls: Nulls::Public,
+            tag: true,
+            bounds: None,
+            weight: 1000,
+            key: KeyId([0xab; 8]),
+            column: ColumnId([0xcd; 8]),
+        }
+    }
+
+    #[test]
+    fn the_metadata_is_pinned() {
+        let json = r#"{"version":1,"kind":"integer","width":8,"lanes":1,"tag":true,"key":"abababababababab","column":"cdcdcdcdcdcdcdcd"}"#;
+        assert_eq!(age().serialize_metadata().unwrap(), json);
+        assert_eq!(CellType::deserialize_metadata(Some(json)).unwrap(), age());
+    }
+
+    #[test]
+    fn fields_carry_the_type() {
+        for data_type in [DataType::Binary, DataType::LargeBinary, DataType::BinaryView] {
+            let field = age().field("age").unwrap().with_data_type(data_type);
+            assert_eq!(CellType::of_field(&field).unwrap(), Some(age()));
+        }
+        assert_eq!(
+            CellType::of_field(&Field::new("plain", DataType::Binary, true)).unwrap(),
+            None
+        );
+        let wrong = age().field("age").unwrap().with_data_type(DataType::Utf8);
+        assert!(CellType::of_field(&wrong).is_err());
+    }
+
+    #[test]
+    fn unknown_and_future_metadata_is_refused() {
+        let json = age().serialize_metadata().unwrap();
+        let future = json.replace("\"version\":1", "\"version\":2,\"shape\":3");
+        let mut field = age().field("age").unwrap();
+        let mut metadata = field.metadata().clone();
+        metadata.insert("ARROW:extension:metadata".to_owned(), future);
+        field.set_metadata(metadata);
+        let error = CellType::of_field(&field).unwrap_err();
+        assert!(matches!(error, CellError::FromTheFuture { found: 2, .. }), "{error}");
+        for (good, bad) in [
+            ("integer", "complex"),
+            ("\"width\":8", "\"width\":9"),
+            ("\"lanes\":1", "\"lanes\":2"),
+            ("\"tag\"", "\"gat\""),
+        ] {
+            let json = json.replace(good, bad);
+            let read =
+                CellType::deserialize_metadata(Some(&json)).and_then(|t| CellType::try_new(&DataType::Binary, t));
+            assert!(read.is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn widths_are_the_next_step() {
+        let bits = |low, high| Width::of_range(low, high).map(Width::bits);
+        assert_eq!(bits(0, 120), Some(8));
+        assert_eq!(bits(0, 128), Some(12));
+        assert_eq!(bits(-128, 127), Some(8));
+        assert_eq!(bits(0, 25_000_000), Some(32));
+        assert_eq!(bits(i64::from(i32::MIN), i64::from(i32::MAX)), Some(32));
+        assert_eq!(bits(0, 1 << 31), None);
+    }
+}

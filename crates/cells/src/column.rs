@@ -1,0 +1,197 @@
+//! Affine arithmetic on Arrow arrays of cells.
+
+use arrow::array::AsArray;
+use arrow::array::{Array, BinaryArray, BinaryViewArray, LargeBinaryArray};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::DataType;
+
+use crate::{Cell, CellError};
+
+/// An encrypted column in any of the three binary layouts.
+#[derive(Clone, Copy, Debug)]
+pub enum CellArray<'a> {
+    /// 32-bit offsets.
+    Binary(&'a BinaryArray),
+    /// 64-bit offsets.
+    LargeBinary(&'a LargeBinaryArray),
+    /// Views, as Parquet readers return them.
+    BinaryView(&'a BinaryViewArray),
+}
+
+impl<'a> CellArray<'a> {
+    /// Looks at an Arrow array.
+    pub fn try_new(array: &'a dyn Array) -> Result<Self, CellError> {
+        match array.data_type() {
+            DataType::Binary => Ok(Self::Binary(array.as_binary())),
+            DataType::LargeBinary => Ok(Self::LargeBinary(array.as_binary())),
+            DataType::BinaryView => Ok(Self::BinaryView(array.as_binary_view())),
+            other => Err(CellError::NotACellColumn(format!(
+                "an encrypted column is binary, not {other}"
+            ))),
+        }
+    }
+
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.array().len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Which rows are NULL.
+    pub fn nulls(&self) -> Option<&'a NullBuffer> {
+        match *self {
+            Self::Binary(array) => array.nulls(),
+            Self::LargeBinary(array) => array.nulls(),
+            Self::BinaryView(array) => array.nulls(),
+        }
+    }
+
+    /// The bytes of a row's cell; `None` for a NULL or a row that does not exist.
+    #[inline]
+    pub fn bytes(&self, row: usize) -> Option<&'a [u8]> {
+        if row >= self.len() || self.nulls().is_some_and(|nulls| nulls.is_null(row)) {
+            return None;
+        }
+        Some(match *self {
+            Self::Binary(array) => array.value(row),
+            Self::LargeBinary(array) => array.value(row),
+            Self::BinaryView(array) => array.value(row),
+        })
+    }
+
+    fn array(&self) -> &'a dyn Array {
+        match *self {
+            Self::Binary(array) => array,
+            Self::LargeBinary(array) => array,
+            Self::BinaryView(array) => array,
+        }
+    }
+}
+
+/// Collects cells into a binary array.
+#[derive(Debug, Default)]
+pub struct CellArrayBuilder {
+    values: Vec<u8>,
+    offsets: Vec<i32>,
+    valid: Vec<bool>,
+    nulls: usize,
+}
+
+impl CellArrayBuilder {
+    /// For about `rows` cells of `bytes` each.
+    pub fn with_capacity(rows: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self {
+            values: Vec::with_capacity(rows * bytes),
+            offsets,
+            valid: Vec::with_capacity(rows),
+            nulls: 0,
+        }
+    }
+
+    /// Appends a cell.
+    #[inline]
+    pub fn push(&mut self, cell: &Cell) -> Result<(), CellError> {
+        cell.write(&mut self.values);
+        self.close_row(true)
+    }
+
+    /// Appends the bytes of a cell.
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), CellError> {
+        self.values.extend_from_slice(bytes);
+        self.close_row(true)
+    }
+
+    /// Appends a NULL.
+    pub fn push_null(&mut self) -> Result<(), CellError> {
+        self.nulls += 1;
+        self.close_row(false)
+    }
+
+    /// The array.
+    pub fn finish(mut self) -> Result<BinaryArray, CellError> {
+        if self.offsets.is_empty() {
+            self.offsets.push(0);
+        }
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
+        let nulls = (self.nulls > 0).then(|| NullBuffer::from(self.valid));
+        Ok(BinaryArray::try_new(offsets, Buffer::from_vec(self.values), nulls)?)
+    }
+
+    #[inline]
+    fn close_row(&mut self, valid: bool) -> Result<(), CellError> {
+        let end = i32::try_from(self.values.len())
+            .map_err(|_| CellError::Unsupported("a batch of cells exceeds 2 GiB; use smaller batches".to_owned()))?;
+        if self.offsets.is_empty() {
+            self.offsets.push(0);
+        }
+        self.offsets.push(end);
+        self.valid.push(valid);
+        Ok(())
+    }
+}
+
+/// `column + constant`.
+pub fn add_constant(column: CellArray<'_>, constant: i64) -> Result<BinaryArray, CellError> {
+    map_cells(column, |cell, _| cell.add_constant(constant))
+}
+
+/// `column * factor`.
+pub fn scale_cells(column: CellArray<'_>, factor: i64) -> Result<BinaryArray, CellError> {
+    map_cells(column, |cell, _| cell.scale(factor))
+}
+
+/// `-column`.
+pub fn negate_cells(column: CellArray<'_>) -> Result<BinaryArray, CellError> {
+    map_cells(column, |cell, _| cell.negate())
+}
+
+/// `left + right`, row by row; NULL where either is.
+pub fn add_cells(left: CellArray<'_>, right: CellArray<'_>) -> Result<BinaryArray, CellError> {
+    if left.len() != right.len() {
+        return Err(CellError::Unsupported(format!(
+            "columns of {} and {} rows cannot be added",
+            left.len(),
+            right.len()
+        )));
+    }
+    let mut sum = Cell::scratch();
+    let mut other = Cell::scratch();
+    let mut builder = CellArrayBuilder::with_capacity(left.len(), 80);
+    for row in 0..left.len() {
+        match (left.bytes(row), right.bytes(row)) {
+            (Some(left), Some(right)) => {
+                sum.read(left)?;
+                other.read(right)?;
+                sum.add(&other)?;
+                builder.push(&sum)?;
+            }
+            _ => builder.push_null()?,
+        }
+    }
+    builder.finish()
+}
+
+fn map_cells(
+    column: CellArray<'_>,
+    mut change: impl FnMut(&mut Cell, usize) -> Result<(), CellError>,
+) -> Result<BinaryArray, CellError> {
+    let mut cell = Cell::scratch();
+    let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
+    for row in 0..column.len() {
+        match column.bytes(row) {
+            Some(bytes) => {
+                cell.read(bytes)?;
+                change(&mut cell, row)?;
+                builder.push(&cell)?;
+            }
+            None => builder.push_null()?,
+        }
+    }
+    builder.finish()
+}

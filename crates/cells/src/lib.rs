@@ -1,0 +1,48 @@
+//! A value at rest.
+//!
+//! A **cell** is one encrypted value: a few dozen bytes in an Arrow binary array that any Arrow tool
+//! can carry. Cells of one chunk share a seeded GLWE ciphertext, and a cell is an *affine form* over
+//! such samples: adding a constant, adding two cells and multiplying by a small integer need no key
+//! and no second party.
+//!
+//! This crate knows no secret key and cannot decrypt. `veil-keys` can; the crates that run inside the
+//! untrusted engine depend on this one only.
+//!
+//! ```text
+//!  cell            one encrypted value and its wire form
+//!  affine          add, negate, scale, add a constant
+//!  dense           long sums, collapsed into one sample
+//!  noise           how far from corruption a cell is
+//!  column          the same operations on Arrow arrays
+//!  cell_type       the Arrow extension type `veil.cell`
+//!  constants       encrypted bounds that travel with a column
+//!  side_tables     zero pools and dictionaries that travel with a file
+//! ```
+
+mod affine;
+mod cell;
+mod cell_type;
+mod column;
+mod constants;
+mod dense;
+mod error;
+mod ids;
+mod noise;
+mod parameters;
+mod sample;
+mod side_tables;
+
+pub use cell::{CELL_VERSION, Cell, Lanes, MAX_TERMS, Term};
+pub use cell_type::{CellType, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width};
+pub use column::{CellArray, CellArrayBuilder, add_cells, add_constant, negate_cells, scale_cells};
+pub use constants::{CONSTANTS_METADATA_KEY, ColumnConstants, RECIPROCAL_BITS};
+pub use dense::DenseSum;
+pub use error::CellError;
+pub use ids::{ColumnId, KeyId, Seed};
+pub use noise::Noise;
+pub use parameters::{
+    FRESH_NOISE, FRESH_NOISE_LOG2, MAX_LANES, MESSAGE_BITS, NOISE_BITS, POLYNOMIAL_SIZE, TEXT_BYTES_PER_LANE,
+    message_of_phase, phase_of_message,
+};
+pub use sample::{expand_mask, tfhe_seed};
+pub use side_tables::SideTables;

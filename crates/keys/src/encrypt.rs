@@ -1,0 +1,222 @@
+//! Columns of messages into cells.
+//!
+//! Rows are taken in chunks that fill one GLWE ciphertext each. A chunk's mask comes from a public random seed, its
+//! noise `TUniform(2^3)` from a secret one; both are drawn from the caller's generator before the chunks are
+//! encrypted in parallel, so a test can repeat a run.
+
+use arrow::array::BinaryArray;
+use arrow::buffer::NullBuffer;
+use rand::CryptoRng;
+use rayon::prelude::*;
+use tfhe::core_crypto::commons::math::random::{DefaultRandomGenerator, RandomGenerator, TUniform};
+use veil_cells::{
+    Cell, CellArrayBuilder, CellError, CellType, ColumnConstants, FRESH_NOISE_LOG2, Lanes, RECIPROCAL_BITS, Seed,
+    Width, phase_of_message, tfhe_seed,
+};
+use zeroize::Zeroizing;
+
+use crate::cell_key::MaskProduct;
+use crate::{CellKey, KeyError, OwnerKeys};
+
+/// The randomness of one chunk.
+struct ChunkSeeds {
+    mask: Seed,
+    noise: Zeroizing<[u8; 16]>,
+}
+
+/// Encrypts rows of messages, `lanes` a row: the value's, then the hidden-NULL lane, then the tag. Rows that `nulls`
+/// marks have messages too (any), and become Arrow nulls.
+pub fn encrypt_column(
+    keys: &OwnerKeys,
+    cell_type: &CellType,
+    messages: &[i64],
+    nulls: Option<&NullBuffer>,
+    rng: &mut impl CryptoRng,
+) -> Result<BinaryArray, KeyError> {
+    let lanes = cell_type.cell_lanes();
+    let rows = messages.len() / lanes.total();
+    if !messages.len().is_multiple_of(lanes.total()) || nulls.is_some_and(|nulls| nulls.len() != rows) {
+        let text = format!(
+            "{} messages do not fill rows of {} lanes",
+            messages.len(),
+            lanes.total()
+        );
+        return Err(CellError::Unsupported(text).into());
+    }
+    let mut seeds = Vec::with_capacity(rows.div_ceil(lanes.rows_per_chunk()));
+    for _ in 0..seeds.capacity() {
+        seeds.push(ChunkSeeds::draw(rng));
+    }
+    let magnitude = cell_type.width.magnitude();
+    let chunks: Vec<Vec<u8>> = messages
+        .par_chunks(lanes.rows_per_chunk() * lanes.total())
+        .zip(&seeds)
+        .map(|(messages, seeds)| encrypt_chunk(keys, lanes, magnitude, messages, seeds))
+        .collect::<Result<_, _>>()?;
+
+    let cell_bytes = chunks
+        .first()
+        .map_or(0, |chunk| chunk.len() / lanes.rows_per_chunk().min(rows));
+    let mut builder = CellArrayBuilder::with_capacity(rows, cell_bytes);
+    let cells = chunks.iter().flat_map(|chunk| chunk.chunks_exact(cell_bytes.max(1)));
+    for (row, cell) in cells.enumerate() {
+        match nulls {
+            Some(nulls) if nulls.is_null(row) => builder.push_null()?,
+            _ => builder.push_bytes(cell)?,
+        }
+    }
+    Ok(builder.finish()?)
+}
+
+/// Encrypts the bounds of a column and their reciprocal distance. The randomness is derived from the seal key, the
+/// column and the bounds, so that files of one table carry the same metadata; it tells an observer no more than that
+/// two files were declared alike.
+pub fn encrypt_constants(
+    keys: &OwnerKeys,
+    cell_type: &CellType,
+    lower: i64,
+    upper: i64,
+) -> Result<ColumnConstants, KeyError> {
+    let distance = upper.abs_diff(lower) as i64;
+    let reciprocal = if distance == 0 {
+        0
+    } else {
+        (1 << RECIPROCAL_BITS) / distance
+    };
+    let mut context = cell_type.column.0.to_vec();
+    [lower, upper]
+        .iter()
+        .for_each(|bound| context.extend_from_slice(&bound.to_le_bytes()));
+    let derived = keys.seal().derive(b"veil column constants v1", &context);
+    let (mask, noise) = derived.split_at(16);
+    let mut seeds = ChunkSeeds {
+        mask: Seed([0; 16]),
+        noise: Zeroizing::new([0; 16]),
+    };
+    seeds.mask.0.copy_from_slice(mask);
+    seeds.noise.copy_from_slice(noise);
+
+    let bytes = encrypt_chunk(
+        keys,
+        Lanes::NUMBER,
+        Width::FULL.magnitude(),
+        &[lower, upper, reciprocal],
+        &seeds,
+    )?;
+    let cell = |at: usize, magnitude: u64| {
+        let fresh = Cell::from_bytes(&bytes[at * bytes.len() / 3..(at + 1) * bytes.len() / 3])?;
+        let [term] = fresh.terms() else {
+            return Err(CellError::Unsupported("not a fresh cell".to_owned()));
+        };
+        Cell::fresh(
+            keys.key_id(),
+            Lanes::NUMBER,
+            magnitude,
+            term.seed,
+            term.index,
+            fresh.bodies(),
+        )
+    };
+    let magnitude = cell_type.width.magnitude();
+    Ok(ColumnConstants {
+        lower: cell(0, magnitude)?,
+        upper: cell(1, magnitude)?,
+        reciprocal: cell(2, 1 << RECIPROCAL_BITS)?,
+    })
+}
+
+impl ChunkSeeds {
+    fn draw(rng: &mut impl CryptoRng) -> Self {
+        let mut seeds = Self {
+            mask: Seed([0; 16]),
+            noise: Zeroizing::new([0; 16]),
+        };
+        rng.fill_bytes(&mut seeds.mask.0);
+        rng.fill_bytes(&mut *seeds.noise);
+        seeds
+    }
+}
+
+fn encrypt_chunk(
+    keys: &OwnerKeys,
+    lanes: Lanes,
+    magnitude: u64,
+    messages: &[i64],
+    seeds: &ChunkSeeds,
+) -> Result<Vec<u8>, CellError> {
+    let bodies = chunk_bodies(keys.cell(), messages, seeds);
+    let mut cell = Cell::fresh(
+        keys.key_id(),
+        lanes,
+        magnitude,
+        seeds.mask,
+        0,
+        bodies.get(..lanes.total()).unwrap_or(&[]),
+    )?;
+    let mut bytes = Vec::with_capacity(bodies.len() / lanes.total() * cell.to_bytes().len());
+    for (row, bodies) in bodies.chunks_exact(lanes.total()).enumerate() {
+        cell.move_to(row * lanes.total(), bodies)?;
+        cell.write(&mut bytes);
+    }
+    Ok(bytes)
+}
+
+/// `A(X) * S(X) + message * 2^16 + noise`, coefficient by coefficient.
+fn chunk_bodies(key: &CellKey, messages: &[i64], seeds: &ChunkSeeds) -> Vec<u64> {
+    let product = MaskProduct::new(key, seeds.mask, messages.len());
+    let noise_seed = tfhe_seed(Seed(*seeds.noise));
+    let mut noise = Zeroizing::new(vec![0u64; messages.len()]);
+    RandomGenerator::<DefaultRandomGenerator>::new(noise_seed)
+        .fill_slice_with_random_from_distribution(&mut noise, TUniform::<u64>::new(FRESH_NOISE_LOG2));
+    let bodies = messages.iter().zip(noise.iter()).enumerate();
+    bodies
+        .map(|(index, (message, noise))| {
+            product
+                .at(index)
+                .wrapping_add(phase_of_message(*message))
+                .wrapping_add(*noise)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use tfhe::core_crypto::prelude::*;
+    use veil_cells::{FRESH_NOISE, POLYNOMIAL_SIZE};
+
+    use super::*;
+
+    /// tfhe decompresses and decrypts what we encrypt: the same mask, the same product, noise within its bound.
+    #[test]
+    fn tfhe_decrypts_a_chunk() {
+        let mut rng = StdRng::seed_from_u64(11);
+        let key = CellKey::generate(&mut rng);
+        let messages: Vec<i64> = (0..POLYNOMIAL_SIZE as i64)
+            .map(|i| (i - 2048) * 68_719_476_735)
+            .collect();
+        let seeds = ChunkSeeds::draw(&mut rng);
+        let bodies = chunk_bodies(&key, &messages, &seeds);
+
+        let modulus = CiphertextModulus::new_native();
+        let seeded = SeededGlweCiphertext::from_container(
+            bodies,
+            GlweDimension(1).to_glwe_size(),
+            tfhe_seed(seeds.mask).into(),
+            modulus,
+        );
+        let ciphertext = seeded.decompress_into_glwe_ciphertext();
+        let tfhe_key = GlweSecretKey::from_container(key.bits().to_vec(), PolynomialSize(POLYNOMIAL_SIZE));
+        let mut phases = PlaintextList::new(0, PlaintextCount(POLYNOMIAL_SIZE));
+        decrypt_glwe_ciphertext(&tfhe_key, &ciphertext, &mut phases);
+
+        let mut largest = 0;
+        for (phase, message) in phases.as_ref().iter().zip(&messages) {
+            let noise = phase.wrapping_sub(phase_of_message(*message)) as i64;
+            largest = largest.max(noise.unsigned_abs());
+        }
+        assert!(largest <= FRESH_NOISE, "noise {largest}");
+        assert!(largest >= FRESH_NOISE / 2, "noise {largest} is suspiciously small");
+    }
+}

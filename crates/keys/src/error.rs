@@ -1,0 +1,71 @@
+//! What can go wrong with keys.
+
+use std::path::PathBuf;
+
+use veil_cells::CellError;
+
+/// An error about keys. Each is one sentence: what happened, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file is there already.
+    #[error("{0} exists already; choose another place or say --force")]
+    Exists(PathBuf),
+
+    /// The file is not a key file, or was damaged.
+    #[error("{path} is not a key file of veil, or was damaged: {why}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What gave it away.
+        why: String,
+    },
+
+    /// The file was written by a later version.
+    #[error("{path} has format version {found}, this program reads up to {supported}; use a newer veil")]
+    FromTheFuture {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u8,
+        /// The latest version this program knows.
+        supported: u8,
+    },
+
+    /// The file holds the keys of another party.
+    #[error("{path} holds the keys of {found}, and this needs those of {expected}")]
+    WrongRole {
+        /// The file.
+        path: PathBuf,
+        /// Whose keys are needed.
+        expected: &'static str,
+        /// Whose keys were found.
+        found: &'static str,
+    },
+
+    /// Others may read the file.
+    #[error("{path} can be read by others (mode {mode:03o}); run `chmod 600 {path}` and consider the keys exposed")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+
+    /// The file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+
+    /// A sealed note does not open.
+    #[error("a sealed note of column {0} does not open: it was damaged or belongs to another key or column")]
+    Unsealable(veil_cells::ColumnId),
+
+    /// The cells themselves are at fault.
+    #[error(transparent)]
+    Cell(#[from] CellError),
+}

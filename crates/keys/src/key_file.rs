@@ -1,0 +1,378 @@
+//! The three key files.
+//!
+//! ```text
+//!  "VEILKEYS"  version (u8)  role (u8: 1 owner, 2 P1, 3 P2)  key id (8)
+//!  sections:   name (u8)  length (u32, little-endian)  bytes
+//!                1 cell key (512)   2 seal key (32)   3 tag key (32)   16.. keys of the slot scheme
+//!  SHA-256 of everything before
+//! ```
+//! A file is written whole or not at all, readable by its owner alone; a secret that others can read is refused.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+use veil_cells::KeyId;
+use zeroize::Zeroizing;
+
+use crate::{CellKey, KeyError, OwnerKeys, P1Keys, P2Keys, SealKey, TagKey};
+
+/// The owner's file in a key folder.
+pub const OWNER_FILE: &str = "owner.keys";
+/// P1's file in a key folder.
+pub const P1_FILE: &str = "p1.keys";
+/// P2's file in a key folder.
+pub const P2_FILE: &str = "p2.keys";
+
+const MAGIC: &[u8; 8] = b"VEILKEYS";
+const VERSION: u8 = 1;
+const DIGEST: usize = 32;
+const CELL_KEY: u8 = 1;
+const SEAL_KEY: u8 = 2;
+const TAG_KEY: u8 = 3;
+
+/// No key file is larger.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// A party's keys, as a file.
+pub trait KeyFile: Sized {
+    /// Who holds such a file.
+    const HOLDER: &'static str;
+
+    /// Writes the file. Without `replace` an existing one is left alone.
+    fn save(&self, path: &Path, replace: bool) -> Result<(), KeyError> {
+        let bytes = self.to_bytes();
+        let io = |source| KeyError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        // Temporary files are created with mode 0600, and renaming keeps it.
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
+        file.write_all(&bytes)
+            .and_then(|()| file.as_file().sync_all())
+            .map_err(io)?;
+        let persisted = if replace {
+            file.persist(path)
+        } else {
+            file.persist_noclobber(path)
+        };
+        match persisted {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(KeyError::Exists(path.to_owned()))
+            }
+            Err(error) => Err(io(error.error)),
+        }
+    }
+
+    /// Reads the file.
+    fn load(path: &Path) -> Result<Self, KeyError> {
+        let io = |source| KeyError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let metadata = fs::metadata(path).map_err(io)?;
+        if metadata.len() > MAX_BYTES {
+            return Err(KeyError::Malformed {
+                path: path.to_owned(),
+                why: "it is too large".to_owned(),
+            });
+        }
+        let bytes = Zeroizing::new(fs::read(path).map_err(io)?);
+        let content = Content::parse(&bytes).map_err(|fault| fault.at(path))?;
+        let keys = Self::from_content(&content).map_err(|fault| fault.at(path))?;
+        if content.role != P1 {
+            refuse_exposed(path, &metadata)?;
+        }
+        Ok(keys)
+    }
+
+    /// The file's bytes.
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>>;
+
+    #[doc(hidden)]
+    fn from_content(content: &Content<'_>) -> Result<Self, Fault>;
+}
+
+const OWNER: u8 = 1;
+const P1: u8 = 2;
+const P2: u8 = 3;
+
+impl KeyFile for OwnerKeys {
+    const HOLDER: &'static str = "the owner";
+
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let cell = self.cell.to_bytes();
+        write(
+            OWNER,
+            self.key_id,
+            &[
+                (CELL_KEY, &cell),
+                (SEAL_KEY, self.seal.as_bytes()),
+                (TAG_KEY, self.tag.as_bytes()),
+            ],
+        )
+    }
+
+    fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
+        content.require_role(OWNER, Self::HOLDER)?;
+        Ok(Self {
+            key_id: content.key_id,
+            cell: CellKey::from_bytes(content.section(CELL_KEY)?),
+            seal: SealKey::from_bytes(content.section(SEAL_KEY)?),
+            tag: TagKey::from_bytes(content.section(TAG_KEY)?),
+        })
+    }
+}
+
+impl KeyFile for P1Keys {
+    const HOLDER: &'static str = "P1 (the engine)";
+
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        write(P1, self.key_id, &[])
+    }
+
+    fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
+        content.require_role(P1, Self::HOLDER)?;
+        Ok(Self { key_id: content.key_id })
+    }
+}
+
+impl KeyFile for P2Keys {
+    const HOLDER: &'static str = "P2 (the key holder)";
+
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let cell = self.cell.to_bytes();
+        write(P2, self.key_id, &[(CELL_KEY, &cell), (SEAL_KEY, self.seal.as_bytes())])
+    }
+
+    fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
+        content.require_role(P2, Self::HOLDER)?;
+        Ok(Self {
+            key_id: content.key_id,
+            cell: CellKey::from_bytes(content.section(CELL_KEY)?),
+            seal: SealKey::from_bytes(content.section(SEAL_KEY)?),
+        })
+    }
+}
+
+fn write(role: u8, key_id: KeyId, sections: &[(u8, &[u8])]) -> Zeroizing<Vec<u8>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(1024));
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&[VERSION, role]);
+    bytes.extend_from_slice(&key_id.0);
+    for (name, content) in sections {
+        bytes.push(*name);
+        bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(content);
+    }
+    let digest = Sha256::digest(&*bytes);
+    bytes.extend_from_slice(&digest);
+    bytes
+}
+
+/// A key file taken apart.
+#[doc(hidden)]
+pub struct Content<'a> {
+    role: u8,
+    key_id: KeyId,
+    sections: Vec<(u8, &'a [u8])>,
+}
+
+/// What is wrong with a key file, before its path is known.
+#[doc(hidden)]
+pub enum Fault {
+    Malformed(String),
+    FromTheFuture(u8),
+    WrongRole {
+        expected: &'static str,
+        found: &'static str,
+    },
+}
+
+impl Fault {
+    fn at(self, path: &Path) -> KeyError {
+        let path = path.to_owned();
+        match self {
+            Self::Malformed(why) => KeyError::Malformed { path, why },
+            Self::FromTheFuture(found) => KeyError::FromTheFuture {
+                path,
+                found,
+                supported: VERSION,
+            },
+            Self::WrongRole { expected, found } => KeyError::WrongRole { path, expected, found },
+        }
+    }
+}
+
+impl<'a> Content<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+        let short = || Fault::Malformed("it is too short".to_owned());
+        let (content, digest) = bytes.split_last_chunk::<DIGEST>().ok_or_else(short)?;
+        let (magic, rest) = content.split_first_chunk::<8>().ok_or_else(short)?;
+        let ([version, role], rest) = rest.split_first_chunk::<2>().ok_or_else(short)?;
+        let (key_id, mut rest) = rest.split_first_chunk::<8>().ok_or_else(short)?;
+        if magic != MAGIC {
+            return Err(Fault::Malformed("it does not begin as one".to_owned()));
+        }
+        if *version > VERSION {
+            return Err(Fault::FromTheFuture(*version));
+        }
+        if Sha256::digest(content)[..] != *digest || *version != VERSION {
+            return Err(Fault::Malformed("its digest does not match".to_owned()));
+        }
+        let mut sections = Vec::new();
+        while let Some(([name, length @ ..], after)) = rest.split_first_chunk::<5>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            let (section, after) = after.split_at_checked(length).ok_or_else(short)?;
+            if !matches!(*name, CELL_KEY | SEAL_KEY | TAG_KEY) || sections.iter().any(|(known, _)| known == name) {
+                return Err(Fault::Malformed(format!("it has an unexpected section {name}")));
+            }
+            sections.push((*name, section));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            return Err(short());
+        }
+        Ok(Self {
+            role: *role,
+            key_id: KeyId(*key_id),
+            sections,
+        })
+    }
+
+    fn require_role(&self, role: u8, expected: &'static str) -> Result<(), Fault> {
+        if self.role == role {
+            return Ok(());
+        }
+        let found = match self.role {
+            OWNER => OwnerKeys::HOLDER,
+            P1 => P1Keys::HOLDER,
+            P2 => P2Keys::HOLDER,
+            _ => "an unknown party",
+        };
+        Err(Fault::WrongRole { expected, found })
+    }
+
+    fn section<const N: usize>(&self, name: u8) -> Result<&'a [u8; N], Fault> {
+        let section = self.sections.iter().find(|(known, _)| *known == name);
+        section
+            .and_then(|(_, content)| <&[u8; N]>::try_from(*content).ok())
+            .ok_or_else(|| Fault::Malformed(format!("section {name} is missing or has the wrong length")))
+    }
+}
+
+#[cfg(unix)]
+fn refuse_exposed(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(KeyError::Exposed {
+            path: path.to_owned(),
+            mode,
+        })
+    }
+}
+
+#[cfg(not(unix))]
+fn refuse_exposed(_path: &Path, _metadata: &fs::Metadata) -> Result<(), KeyError> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    fn keys() -> OwnerKeys {
+        OwnerKeys::generate(&mut StdRng::seed_from_u64(5))
+    }
+
+    #[test]
+    fn each_party_gets_its_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        keys().save(&at(OWNER_FILE), false).unwrap();
+        keys().p1().save(&at(P1_FILE), false).unwrap();
+        keys().p2().save(&at(P2_FILE), false).unwrap();
+
+        let owner = OwnerKeys::load(&at(OWNER_FILE)).unwrap();
+        assert_eq!(owner.to_bytes(), keys().to_bytes());
+        assert_eq!(P1Keys::load(&at(P1_FILE)).unwrap(), keys().p1());
+        assert_eq!(P2Keys::load(&at(P2_FILE)).unwrap().to_bytes(), keys().p2().to_bytes());
+        let error = OwnerKeys::load(&at(P2_FILE)).unwrap_err();
+        assert!(matches!(error, KeyError::WrongRole { .. }), "{error}");
+    }
+
+    /// The bytes themselves: P1's file holds no secret, P2's not the tag key.
+    #[test]
+    fn secrets_stay_with_their_holders() {
+        let contains = |bytes: &[u8], secret: &[u8]| bytes.windows(secret.len()).any(|window| window == secret);
+        let keys = keys();
+        let (p1, p2) = (keys.p1().to_bytes(), keys.p2().to_bytes());
+        let cell = keys.cell.to_bytes();
+        for secret in [&cell[..32], keys.seal.as_bytes(), keys.tag.as_bytes()] {
+            assert!(!contains(&p1, secret));
+            assert!(contains(&keys.to_bytes(), secret));
+        }
+        assert!(!contains(&p2, keys.tag.as_bytes()));
+        assert!(contains(&p2, keys.seal.as_bytes()) && contains(&p2, &cell));
+    }
+
+    #[test]
+    fn nothing_is_overwritten_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(OWNER_FILE);
+        keys().save(&path, false).unwrap();
+        let other = OwnerKeys::generate(&mut StdRng::seed_from_u64(6));
+        assert!(matches!(other.save(&path, false), Err(KeyError::Exists(_))));
+        assert_eq!(OwnerKeys::load(&path).unwrap().key_id(), keys().key_id());
+        other.save(&path, true).unwrap();
+        assert_eq!(OwnerKeys::load(&path).unwrap().key_id(), other.key_id());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_are_private_and_must_stay_so() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(OWNER_FILE);
+        keys().save(&path, false).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(
+            OwnerKeys::load(&path),
+            Err(KeyError::Exposed { mode: 0o644, .. })
+        ));
+    }
+
+    #[test]
+    fn damaged_and_future_files_are_refused() {
+        let bytes = keys().to_bytes();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 4;
+            assert!(Content::parse(&damaged).is_err(), "byte {at}");
+            assert!(Content::parse(&bytes[..at]).is_err(), "{at} bytes");
+        }
+        let mut future = bytes.to_vec();
+        future[8] = 2;
+        assert!(matches!(Content::parse(&future), Err(Fault::FromTheFuture(2))));
+    }
+
+    #[test]
+    fn nothing_secret_prints() {
+        let text = format!("{:?} {:?}", keys(), keys().p2());
+        assert_eq!(text.matches("(secret)").count(), 5, "{text}");
+        assert!(text.len() < 300, "{text}");
+    }
+}

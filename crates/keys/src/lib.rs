@@ -1,0 +1,38 @@
+//! Secret keys and all that needs one.
+//!
+//! This is the only crate that can name a secret key. The data owner's tools and the key-holding party P2 depend
+//! on it; the crates that run inside the untrusted engine P1 do not.
+//!
+//! ```text
+//!  key_set         who holds what: owner, P1, P2
+//!  key_file        the three key files
+//!  cell_key        the GLWE key and its ring product
+//!  encrypt         columns of messages into cells
+//!  decrypt         columns of cells into messages
+//!  tag             equality tags
+//!  seal            notes about a column that only key holders may read
+//! ```
+
+mod cell_key;
+mod decrypt;
+mod encrypt;
+mod error;
+mod key_file;
+mod key_set;
+mod seal;
+mod tag;
+
+pub use cell_key::CellKey;
+pub use decrypt::{DecryptedColumn, decrypt_column};
+pub use encrypt::{encrypt_column, encrypt_constants};
+pub use error::KeyError;
+pub use key_file::{KeyFile, OWNER_FILE, P1_FILE, P2_FILE};
+pub use key_set::{OwnerKeys, P1Keys, P2Keys};
+pub use rand::CryptoRng;
+pub use seal::SealKey;
+pub use tag::{ColumnTagger, TagKey};
+
+/// Randomness of the operating system.
+pub fn os_rng() -> impl CryptoRng {
+    rand::rand_core::UnwrapErr(rand::rngs::OsRng)
+}
