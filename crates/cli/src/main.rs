@@ -1,2 +1,62 @@
-//! stub
-fn main() {}
+//! `veil`: anonymise data that stays encrypted.
+//!
+//! One file a command. Exit status 0 on success, 2 on wrong usage, 1 otherwise; errors on standard error.
+
+mod decrypt;
+mod encrypt;
+mod init;
+mod inspect;
+mod keygen;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Anonymise data that stays encrypted.
+///
+/// The data owner drafts a declaration, makes keys, and encrypts; whoever holds the encrypted file can carry, filter
+/// and join it with any Arrow tool, and needs the owner's keys to read it.
+#[derive(Parser)]
+#[command(version, propagate_version = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Init(init::Arguments),
+    Keygen(keygen::Arguments),
+    Encrypt(encrypt::Arguments),
+    Inspect(inspect::Arguments),
+    Decrypt(decrypt::Arguments),
+}
+
+const EXAMPLES: &str = "\
+Examples, from a CSV file to an encrypted one and back:
+  veil init patients.csv -o patients.toml
+  veil keygen -o keys/
+  veil encrypt patients.csv --declare patients.toml --keys keys/owner.keys -o patients.veil.parquet
+  veil inspect patients.veil.parquet
+  veil decrypt patients.veil.parquet --keys keys/owner.keys -o back.csv";
+
+/// What a command ends in: a sentence for standard error.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Encrypt(arguments) => encrypt::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Decrypt(arguments) => decrypt::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            progress::say(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -65,6 +65,15 @@ pub enum KeyError {
     #[error("a sealed note of column {0} does not open: it was damaged or belongs to another key or column")]
     Unsealable(veil_cells::ColumnId),
 
+    /// A row's cell is at fault.
+    #[error("row {}: {source}", row + 1)]
+    Row {
+        /// The row, from zero.
+        row: usize,
+        /// The fault.
+        source: CellError,
+    },
+
     /// The cells themselves are at fault.
     #[error(transparent)]
     Cell(#[from] CellError),

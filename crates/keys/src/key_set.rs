@@ -8,7 +8,8 @@
 //! | tag key    | yes   | -  | -  |
 
 use rand::CryptoRng;
-use veil_cells::KeyId;
+use sha2::{Digest, Sha256};
+use veil_cells::{ColumnId, KeyId};
 
 use crate::{CellKey, SealKey, TagKey};
 
@@ -65,6 +66,19 @@ impl OwnerKeys {
     /// The name of the key set.
     pub fn key_id(&self) -> KeyId {
         self.key_id
+    }
+
+    /// The public name of a column: the same for every file of a table.
+    pub fn column_id(&self, table: &str, column: &str) -> ColumnId {
+        let mut hash = Sha256::new();
+        hash.update(b"veil column id v1");
+        hash.update(self.key_id.0);
+        for name in [table, column] {
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+        }
+        let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
+        ColumnId([a, b, c, d, e, f, g, h])
     }
 
     /// The key of cells.

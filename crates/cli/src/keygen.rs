@@ -1,0 +1,60 @@
+//! `veil keygen`: draws a key set and writes the three parties' files.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use veil_keys::{KeyError, KeyFile, OWNER_FILE, OwnerKeys, P1_FILE, P2_FILE, os_rng};
+
+use crate::Outcome;
+use crate::progress::say;
+
+/// Make keys: one file for the owner, one for P1 (the engine), one for P2 (the key holder)
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  veil keygen -o keys/
+      keys/owner.keys  all keys: keep it, back it up; without it the data is lost
+      keys/p1.keys     for the engine that holds the data: nothing secret
+      keys/p2.keys     for the key holder, who must never see the data")]
+pub(crate) struct Arguments {
+    /// The folder to write to
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+    /// Replace existing keys. What they encrypted is lost unless you kept a copy
+    #[arg(long)]
+    force: bool,
+    /// No closing line
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let folder = &arguments.output;
+    std::fs::create_dir_all(folder).map_err(|source| KeyError::Io {
+        path: folder.clone(),
+        source,
+    })?;
+    let at = |name: &str| folder.join(name);
+    // All or nothing: a mixture of two key sets would be worse than none.
+    if !arguments.force {
+        if let Some(path) = [OWNER_FILE, P1_FILE, P2_FILE]
+            .map(at)
+            .into_iter()
+            .find(|path| path.exists())
+        {
+            return Err(KeyError::Exists(path).into());
+        }
+    }
+    let keys = OwnerKeys::generate(&mut os_rng());
+    keys.save(&at(OWNER_FILE), arguments.force)?;
+    keys.p1().save(&at(P1_FILE), arguments.force)?;
+    keys.p2().save(&at(P2_FILE), arguments.force)?;
+    if !arguments.quiet {
+        say(&format!(
+            "Key set {} is in {}: keep {OWNER_FILE} safe",
+            keys.key_id(),
+            folder.display()
+        ));
+    }
+    Ok(())
+}

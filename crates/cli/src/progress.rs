@@ -1,0 +1,62 @@
+//! A progress bar on standard error, once a run has taken long enough for a person to wonder.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use veil_owner::Progress;
+
+const WONDER: Duration = Duration::from_millis(700);
+
+/// A line on standard error.
+pub(crate) fn say(line: &str) {
+    // Nothing can be done if standard error is gone.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// The bar of one run.
+pub(crate) struct RunProgress {
+    bar: Option<ProgressBar>,
+    start: Instant,
+    quiet: bool,
+}
+
+impl RunProgress {
+    /// A bar that begins with a verb.
+    pub(crate) fn new(verb: &'static str, quiet: bool) -> Self {
+        let bar = (!quiet).then(|| {
+            let style = ProgressStyle::with_template("{prefix} [{bar:32}] {percent:>3}%  {msg}, {eta} left");
+            let style = style
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> ");
+            ProgressBar::new(1000).with_style(style).with_prefix(verb)
+        });
+        Self {
+            bar,
+            start: Instant::now(),
+            quiet,
+        }
+    }
+
+    /// Shows how far the run is.
+    pub(crate) fn show(&self, progress: Progress) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| self.start.elapsed() > WONDER) {
+            bar.set_message(format!("{} rows", HumanCount(progress.rows)));
+            bar.set_position(progress.per_mille);
+        }
+    }
+
+    /// Ends the run with a sentence.
+    pub(crate) fn finish(self, sentence: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        if !self.quiet {
+            let elapsed = self.start.elapsed();
+            match elapsed.as_secs() {
+                0..=9 => say(&format!("{sentence} in {:.1} s", elapsed.as_secs_f64())),
+                _ => say(&format!("{sentence} in {}", HumanDuration(elapsed))),
+            }
+        }
+    }
+}

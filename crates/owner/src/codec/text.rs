@@ -1,0 +1,105 @@
+//! Text: UTF-8, six bytes a lane, padded with the byte 0xFF, which UTF-8 never uses, so that every text comes back as it was
+//! and its length stays hidden.
+
+use veil_cells::{CellError, TEXT_BYTES_PER_LANE};
+
+const PADDING: u8 = 0xff;
+
+/// Between texts and lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextCodec {
+    lanes: u8,
+    max_length: usize,
+}
+
+impl TextCodec {
+    /// For texts of at most so many bytes; the declaration has checked that they fit.
+    pub(crate) fn new(max_length: usize) -> Self {
+        Self {
+            lanes: max_length.div_ceil(TEXT_BYTES_PER_LANE) as u8,
+            max_length,
+        }
+    }
+
+    /// For an encrypted column.
+    pub(crate) fn of_lanes(lanes: u8) -> Self {
+        Self {
+            lanes,
+            max_length: usize::from(lanes) * TEXT_BYTES_PER_LANE,
+        }
+    }
+
+    pub(crate) fn lanes(self) -> u8 {
+        self.lanes
+    }
+
+    /// Appends the lanes; the error completes the sentence "`value` ...".
+    pub(crate) fn encode(self, text: &str, messages: &mut Vec<i64>) -> Result<(), String> {
+        if text.len() > self.max_length {
+            return Err(format!(
+                "has {} bytes and max_length is {}; shorten it or raise `max_length`",
+                text.len(),
+                self.max_length
+            ));
+        }
+        let mut lanes = text.as_bytes().chunks(TEXT_BYTES_PER_LANE);
+        messages.extend((0..self.lanes).map(|_| {
+            let mut bytes = [PADDING, PADDING, PADDING, PADDING, PADDING, PADDING, 0, 0];
+            let part = lanes.next().unwrap_or_default();
+            bytes[..part.len()].copy_from_slice(part);
+            i64::from_le_bytes(bytes)
+        }));
+        Ok(())
+    }
+
+    pub(crate) fn decode(self, lanes: &[i64]) -> Result<String, CellError> {
+        let mut bytes: Vec<u8> = Vec::with_capacity(lanes.len() * TEXT_BYTES_PER_LANE);
+        lanes
+            .iter()
+            .for_each(|lane| bytes.extend_from_slice(&lane.to_le_bytes()[..TEXT_BYTES_PER_LANE]));
+        let length = bytes
+            .iter()
+            .rposition(|byte| *byte != PADDING)
+            .map_or(0, |last| last + 1);
+        bytes.truncate(length);
+        String::from_utf8(bytes).map_err(|_| super::no_value(veil_cells::Kind::Text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back_as_they_were() {
+        let codec = TextCodec::new(24);
+        assert_eq!(codec.lanes(), 4);
+        for text in [
+            "",
+            "a",
+            "sixsix",
+            "sevenxx",
+            "Zoë Müller-Lüdenscheidt",
+            "nul\0\0",
+            "🦀🦀🦀🦀🦀🦀",
+        ] {
+            let mut lanes = Vec::new();
+            codec.encode(text, &mut lanes).unwrap();
+            // What a lane keeps of a message.
+            let lanes: Vec<i64> = lanes.iter().map(|lane| lane << 16 >> 16).collect();
+            assert_eq!(lanes.len(), 4);
+            assert_eq!(codec.decode(&lanes).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn too_long_is_refused_in_bytes() {
+        let error = TextCodec::new(8).encode("Müllers!!", &mut Vec::new()).unwrap_err();
+        assert!(error.starts_with("has 10 bytes and max_length is 8"), "{error}");
+    }
+
+    #[test]
+    fn lanes_that_are_no_text_are_refused() {
+        assert!(TextCodec::of_lanes(1).decode(&[0xc3]).is_err());
+    }
+}

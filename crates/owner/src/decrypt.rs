@@ -1,0 +1,87 @@
+//! Encrypted file in, clear file out: for the owner alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::datatypes::Schema;
+use arrow::record_batch::RecordBatch;
+use rayon::prelude::*;
+use veil_cells::CellArray;
+use veil_keys::{KeyError, OwnerKeys, decrypt_column};
+
+use crate::table_file::{TableReader, TableWriter, transform};
+use crate::{ColumnCodec, FileFormat, Output, OwnerError, Progress};
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecryptSummary {
+    /// Rows written.
+    pub rows: u64,
+    /// Columns decrypted.
+    pub decrypted: usize,
+}
+
+/// Decrypts `input`.
+pub fn decrypt_file(
+    input: &Path,
+    keys: &OwnerKeys,
+    output: &Output,
+    progress: &dyn Fn(Progress),
+) -> Result<DecryptSummary, OwnerError> {
+    if FileFormat::of_path(input)? == FileFormat::Csv {
+        return Err(OwnerError::NotForCells(input.to_owned()));
+    }
+    let reader = TableReader::open(input)?;
+    let mut codecs = Vec::new();
+    let mut fields = Vec::new();
+    for field in reader.schema.fields() {
+        let codec = ColumnCodec::of_field(keys, field).map_err(OwnerError::column(input, field.name()))?;
+        fields.push(match &codec {
+            Some(codec) => codec.clear_field(field.name()),
+            None => field.as_ref().clone(),
+        });
+        codecs.push(codec);
+    }
+    let decrypted = codecs.iter().flatten().count();
+    if decrypted == 0 {
+        let what = "no column is encrypted; is this a file that veil encrypt wrote?".to_owned();
+        return Err(OwnerError::Mismatch {
+            file: input.to_owned(),
+            what,
+        });
+    }
+    let schema = Arc::new(Schema::new(fields));
+    let writer = TableWriter::clear(output, schema.clone())?;
+    let step = |batch: RecordBatch, before: usize| {
+        let columns = codecs
+            .par_iter()
+            .zip(batch.columns())
+            .zip(schema.fields().par_iter())
+            .map(|((codec, array), field)| {
+                let Some(codec) = codec else { return Ok(array.clone()) };
+                decrypt_array(codec, keys, array).map_err(|error| match error {
+                    // The cell's place in the file, not in the batch.
+                    KeyError::Row { row, source } => {
+                        let source = KeyError::Row {
+                            row: before + row,
+                            source,
+                        };
+                        OwnerError::column(input, field.name())(source)
+                    }
+                    other => OwnerError::column(input, field.name())(other),
+                })
+            });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
+    };
+    let rows = transform(reader, writer, step, progress)?;
+    Ok(DecryptSummary { rows, decrypted })
+}
+
+fn decrypt_array(codec: &ColumnCodec, keys: &OwnerKeys, array: &ArrayRef) -> Result<ArrayRef, KeyError> {
+    let column = CellArray::try_new(array)?;
+    let decrypted = decrypt_column(keys.cell(), keys.key_id(), codec.cell_type(), column)?;
+    codec.decode(&decrypted)
+}
