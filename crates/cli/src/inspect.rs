@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = RunProgress::new("Inspecting", arguments.quiet);
     let inspection = inspect_file(&arguments.data, &|step| progress.show(step))?;
-    drop(progress);
+    progress.clear();
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&inspection)?,
         false => describe(&inspection)?,
@@ -42,7 +42,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-fn describe(inspection: &Inspection) -> Result<String, arrow::error::ArrowError> {
+/// The inspection as a table.
+pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::ArrowError> {
     let columns: [(&str, &dyn Fn(&ColumnInspection) -> String); 10] = [
         ("column", &|column| column.name.clone()),
         ("kind", &|column| match column.encrypted {

@@ -3,11 +3,13 @@
 //! One file a command. Exit status 0 on success, 2 on wrong usage, 1 otherwise; errors on standard error.
 
 mod decrypt;
+mod demo;
 mod encrypt;
 mod init;
 mod inspect;
 mod keygen;
 mod progress;
+mod sample;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,7 @@ enum Command {
     Encrypt(encrypt::Arguments),
     Inspect(inspect::Arguments),
     Decrypt(decrypt::Arguments),
+    Demo(demo::Arguments),
 }
 
 const EXAMPLES: &str = "\
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Encrypt(arguments) => encrypt::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Decrypt(arguments) => decrypt::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -46,11 +46,16 @@ impl RunProgress {
         }
     }
 
-    /// Ends the run with a sentence.
-    pub(crate) fn finish(self, sentence: &str) {
+    /// Takes the bar away.
+    pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+
+    /// Ends the run with a sentence.
+    pub(crate) fn finish(self, sentence: &str) {
+        self.clear();
         if !self.quiet {
             let elapsed = self.start.elapsed();
             match elapsed.as_secs() {

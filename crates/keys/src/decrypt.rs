@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::buffer::NullBuffer;
 use rayon::prelude::*;
-use veil_cells::{Cell, CellArray, CellError, CellType, KeyId, Seed, message_of_phase};
+use veil_cells::{Cell, CellArray, CellError, CellType, KeyId, Lanes, Seed, message_of_phase};
 
 use crate::cell_key::MaskProduct;
 use crate::{CellKey, KeyError};
@@ -37,8 +37,6 @@ pub fn decrypt_column(
     cell_type: &CellType,
     column: CellArray<'_>,
 ) -> Result<DecryptedColumn, KeyError> {
-    let expected = cell_type.cell_lanes();
-    let lanes = expected.total() - usize::from(expected.tag);
     if cell_type.key != key_id {
         return Err(CellError::WrongKey {
             expected: key_id,
@@ -46,6 +44,25 @@ pub fn decrypt_column(
         }
         .into());
     }
+    let lanes = Lanes {
+        tag: false,
+        ..cell_type.cell_lanes()
+    };
+    let phases = phases(key, key_id, lanes, column)?;
+    let messages = phases
+        .into_iter()
+        .map(|phase| message_of_phase(phase.into_inner()))
+        .collect();
+    Ok(DecryptedColumn {
+        messages,
+        lanes: lanes.total(),
+        nulls: column.nulls().cloned(),
+    })
+}
+
+/// Message and noise of each lane, row by row; zeros for NULL.
+fn phases(key: &CellKey, key_id: KeyId, expected: Lanes, column: CellArray<'_>) -> Result<Vec<AtomicU64>, KeyError> {
+    let lanes = expected.total();
     let mut phases: Vec<AtomicU64> = Vec::with_capacity(column.len() * lanes);
     let mut uses: Vec<Use> = Vec::with_capacity(column.len());
     let mut cell = Cell::scratch();
@@ -54,17 +71,18 @@ pub fn decrypt_column(
             phases.extend((0..lanes).map(|_| AtomicU64::new(0)));
             continue;
         };
-        cell.read(bytes)?;
+        let fault = |source| KeyError::Row { row, source };
+        cell.read(bytes).map_err(fault)?;
         if cell.key_id() != key_id {
-            return Err(CellError::WrongKey {
+            return Err(fault(CellError::WrongKey {
                 expected: key_id,
                 found: cell.key_id(),
-            }
-            .into());
+            }));
         }
         if cell.lanes().value != expected.value || cell.lanes().nulls != expected.nulls {
-            let text = format!("row {row} has other lanes than its column's type says");
-            return Err(CellError::Malformed(text).into());
+            return Err(fault(CellError::Malformed(
+                "it has other lanes than its column's type says".to_owned(),
+            )));
         }
         uses.extend(cell.terms().iter().map(|term| Use {
             seed: term.seed,
@@ -95,13 +113,221 @@ pub fn decrypt_column(
             }
         }
     });
-    let messages = phases
-        .into_iter()
-        .map(|phase| message_of_phase(phase.into_inner()))
-        .collect();
-    Ok(DecryptedColumn {
-        messages,
-        lanes,
-        nulls: column.nulls().cloned(),
-    })
+    Ok(phases)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use veil_cells::{CellArrayBuilder, ColumnId, DenseSum, Kind, Nulls, TYPE_VERSION, Width, phase_of_message};
+
+    use super::*;
+    use crate::{OwnerKeys, encrypt_column};
+
+    fn integers(keys: &OwnerKeys) -> CellType {
+        CellType {
+            version: TYPE_VERSION,
+            kind: Kind::Integer,
+            width: Width::of_range(-1000, 1000).unwrap(),
+            scale: 0,
+            unit: Default::default(),
+            fraction_bits: 0,
+            lanes: 1,
+            nulls: Nulls::Public,
+            tag: false,
+            bounds: None,
+            weight: 1000,
+            key: keys.key_id(),
+            column: ColumnId::default(),
+        }
+    }
+
+    fn encrypted(keys: &OwnerKeys, values: &[i64], rng: &mut StdRng) -> Vec<Cell> {
+        let column = encrypt_column(keys, &integers(keys), values, None, rng).unwrap();
+        column
+            .iter()
+            .map(|bytes| Cell::from_bytes(bytes.unwrap()).unwrap())
+            .collect()
+    }
+
+    /// The message of a cell and the noise that is really in it.
+    fn open(keys: &OwnerKeys, cell: &Cell) -> (i64, u64) {
+        let mut builder = CellArrayBuilder::with_capacity(1, 64);
+        builder.push(cell).unwrap();
+        let column = builder.finish().unwrap();
+        let phases = phases(keys.cell(), keys.key_id(), cell.lanes(), CellArray::Binary(&column)).unwrap();
+        let phase = phases[0].load(Ordering::Relaxed);
+        let message = message_of_phase(phase);
+        (
+            message,
+            (phase.wrapping_sub(phase_of_message(message)) as i64).unsigned_abs(),
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Affine forms against clear arithmetic: what the cells allow is exact, and the noise is within its bound.
+        #[test]
+        fn affine_forms_are_exact(
+            values in proptest::collection::vec(-1000i64..=1000, 4),
+            steps in proptest::collection::vec((0u8..4, 0usize..4, 0usize..4, -40i64..=40), 1..24),
+        ) {
+            let mut rng = StdRng::seed_from_u64(3);
+            let keys = OwnerKeys::generate(&mut rng);
+            let mut cells = encrypted(&keys, &values, &mut rng);
+            let mut clear = values;
+            for (what, left, right, number) in steps {
+                let mut cell = cells[left].clone();
+                let (outcome, result) = match what {
+                    0 => (cell.add_constant(number * 1_000_003), clear[left] + number * 1_000_003),
+                    1 => (cell.add(&cells[right]), clear[left] + clear[right]),
+                    2 => (cell.scale(number), clear[left] * number),
+                    _ => (cell.negate(), -clear[left]),
+                };
+                if outcome.is_ok() {
+                    let bytes = cell.to_bytes();
+                    prop_assert_eq!(&Cell::from_bytes(&bytes).unwrap(), &cell);
+                    (cells[left], clear[left]) = (cell, result);
+                }
+                let (message, noise) = open(&keys, &cells[left]);
+                prop_assert_eq!(message, clear[left]);
+                prop_assert!(noise <= cells[left].noise().bound());
+                prop_assert!(clear[left].unsigned_abs() <= cells[left].magnitude());
+            }
+        }
+    }
+
+    #[test]
+    fn long_sums_collapse_and_stay_exact() {
+        let mut rng = StdRng::seed_from_u64(4);
+        let keys = OwnerKeys::generate(&mut rng);
+        let values: Vec<i64> = (0..20_000).map(|i| i % 1999 - 999).collect();
+        let cells = encrypted(&keys, &values, &mut rng);
+        let mut sum = DenseSum::new();
+        cells.iter().for_each(|cell| sum.add(cell).unwrap());
+        let sum = sum.finish().unwrap().unwrap();
+        let (message, noise) = open(&keys, &sum);
+        assert_eq!(message, values.iter().sum::<i64>());
+        assert!(
+            noise <= sum.noise().bound() && noise > 0,
+            "noise {noise} of {}",
+            sum.noise().bound()
+        );
+        assert_eq!(sum.noise().bound(), 76 * 142);
+
+        // Dense cells go on as numbers do, and merge with others.
+        let mut twice = sum.clone();
+        twice.scale(2).unwrap();
+        twice.add_constant(7).unwrap();
+        twice.add(&cells[5]).unwrap();
+        assert_eq!(open(&keys, &twice).0, 2 * message + 7 + values[5]);
+        assert_eq!(Cell::from_bytes(&twice.to_bytes()).unwrap(), twice);
+        let mut merged = DenseSum::new();
+        merged.add(&sum).unwrap();
+        merged.add(&cells[5]).unwrap();
+        cells[..3].iter().for_each(|cell| merged.add(cell).unwrap());
+        let merged = merged.finish().unwrap().unwrap();
+        assert_eq!(
+            open(&keys, &merged).0,
+            message + values[5] + values[..3].iter().sum::<i64>()
+        );
+        // Four times the sum and more is beyond the budget, and said so.
+        let mut five = sum.clone();
+        assert!(matches!(five.scale(5), Err(CellError::NoiseBudget { .. })));
+    }
+
+    #[test]
+    fn rows_that_repeat_count_as_one_sample() {
+        let mut rng = StdRng::seed_from_u64(5);
+        let keys = OwnerKeys::generate(&mut rng);
+        let cells = encrypted(&keys, &[5, 6], &mut rng);
+        let mut sum = DenseSum::new();
+        (0..500).for_each(|_| cells.iter().for_each(|cell| sum.add(cell).unwrap()));
+        let sum = sum.finish().unwrap().unwrap();
+        assert_eq!((sum.terms().len(), sum.terms()[0].coefficient), (2, 500));
+        assert_eq!(open(&keys, &sum).0, 5500);
+        let mut more = DenseSum::new();
+        (0..5000).for_each(|_| more.add(&cells[0]).unwrap());
+        assert!(matches!(more.finish(), Err(CellError::NoiseBudget { .. })));
+    }
+
+    /// Many affine terms turn into a dense cell by themselves.
+    #[test]
+    fn adding_many_cells_becomes_dense() {
+        let mut rng = StdRng::seed_from_u64(6);
+        let keys = OwnerKeys::generate(&mut rng);
+        let cells = encrypted(&keys, &(0..50).collect::<Vec<_>>(), &mut rng);
+        let mut sum = cells[0].clone();
+        cells[1..].iter().for_each(|cell| sum.add(cell).unwrap());
+        assert!(sum.terms().is_empty() && sum.dense_mask(0).is_some());
+        assert_eq!(open(&keys, &sum).0, 1225);
+        let mut one_more = cells[1].clone();
+        one_more.add(&sum).unwrap();
+        assert_eq!(open(&keys, &one_more).0, 1226);
+    }
+
+    /// Rows in any order, with gaps: each row finds its samples.
+    #[test]
+    fn shuffled_and_filtered_rows_decrypt() {
+        let mut rng = StdRng::seed_from_u64(7);
+        let keys = OwnerKeys::generate(&mut rng);
+        let values: Vec<i64> = (0..9000).map(|i| i % 1000).collect();
+        let column = encrypt_column(&keys, &integers(&keys), &values, None, &mut rng).unwrap();
+        let order: Vec<usize> = (0..3000).map(|i| i * 7919 % 9000).collect();
+        let mut builder = CellArrayBuilder::with_capacity(order.len(), 64);
+        for row in &order {
+            builder.push_bytes(column.value(*row)).unwrap();
+        }
+        let shuffled = builder.finish().unwrap();
+        let decrypted = decrypt_column(
+            keys.cell(),
+            keys.key_id(),
+            &integers(&keys),
+            CellArray::Binary(&shuffled),
+        );
+        let expected: Vec<i64> = order.iter().map(|row| values[*row]).collect();
+        assert_eq!(decrypted.unwrap().messages, expected);
+    }
+
+    #[test]
+    fn the_wrong_key_is_named() {
+        let mut rng = StdRng::seed_from_u64(8);
+        let (keys, other) = (OwnerKeys::generate(&mut rng), OwnerKeys::generate(&mut rng));
+        let column = encrypt_column(&keys, &integers(&keys), &[1], None, &mut rng).unwrap();
+        let column = CellArray::Binary(&column);
+        let error = decrypt_column(other.cell(), other.key_id(), &integers(&keys), column)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(error.to_string().starts_with("wrong key: expected key"), "{error}");
+        // Metadata that lies about the key does not help: the cell's header is the truth.
+        let error = decrypt_column(other.cell(), other.key_id(), &integers(&other), column)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(
+            error.to_string().starts_with("row 1: wrong key: expected key"),
+            "{error}"
+        );
+    }
+
+    /// Under another key, messages look uniform.
+    #[test]
+    fn another_key_opens_noise() {
+        let mut rng = StdRng::seed_from_u64(9);
+        let (keys, other) = (OwnerKeys::generate(&mut rng), OwnerKeys::generate(&mut rng));
+        let cells = encrypted(&keys, &[0; 4096], &mut rng);
+        let forged = OwnerKeys {
+            key_id: keys.key_id(),
+            ..other
+        };
+        let small = cells
+            .iter()
+            .take(400)
+            .filter(|cell| open(&forged, cell).0.unsigned_abs() < 1 << 44)
+            .count();
+        // A uniform 48-bit message is that small with probability 1/8: 50 of 400 expected, sigma 6.6.
+        assert!((10..95).contains(&small), "{small}");
+    }
 }

@@ -1,0 +1,189 @@
+//! Bad input gets one clear sentence, and nothing is written.
+
+mod files;
+
+use std::fs;
+
+use files::Folder;
+
+const DECLARATION: &str = r#"
+[table]
+name = "t"
+[column.name]
+kind = "text"
+max_length = 6
+[column.age]
+kind = "integer"
+range = [0, 120]
+[column.city]
+kind = "category"
+values = ["Paris", "Rome"]
+"#;
+
+const ROWS: &str = "name,age,city\nAnna,39,Paris\nBert,40,Rome\n";
+
+fn folder() -> Folder {
+    Folder::new(&[("t.toml", DECLARATION), ("t.csv", ROWS)])
+}
+
+#[track_caller]
+fn assert_refused(folder: &Folder, expected: &str) {
+    let error = folder
+        .encrypt("t.csv", "t.toml", "out.veil.parquet")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(expected), "\n found: {error}\n not:   {expected}");
+    assert!(!error.contains('\n') && !folder.at("out.veil.parquet").exists());
+}
+
+#[test]
+fn bad_values_are_named_with_file_row_column_and_remedy() {
+    for (good, bad, expected) in [
+        (
+            "40",
+            "130",
+            "t.csv: row 2, column age: `130` is outside the declared range [0, 120]; correct it or widen `range`",
+        ),
+        ("40", "x", "row 2, column age: `x` is not a whole number"),
+        (
+            "Anna",
+            "Annabella",
+            "row 1, column name: `Annabella` has 9 bytes and max_length is 6; shorten it",
+        ),
+        (
+            "Rome",
+            "Oslo",
+            "row 2, column city: `Oslo` is not a leaf of the hierarchy; add it there or correct it",
+        ),
+        (
+            "name,age,city",
+            "name,age,town",
+            "the declared column `city` is missing",
+        ),
+        (
+            "name,age,city\n",
+            "name,age,city,zip\n",
+            "the column `zip` is not declared; add [column.zip]",
+        ),
+        ("name,age,city", "age,age,city", "the column `age` appears twice"),
+        ("40,Rome", "40,Rome,7", "t.csv: "),
+        (ROWS, "", "it has no header line"),
+    ] {
+        let folder = folder();
+        folder.write("t.csv", &ROWS.replacen(good, bad, 1));
+        assert_refused(&folder, expected);
+    }
+}
+
+#[test]
+fn a_row_number_counts_across_batches() {
+    let folder = folder();
+    let rows: String = (0..70_000)
+        .map(|row| format!("A,{},Rome\n", if row == 69_999 { 121 } else { 1 }))
+        .collect();
+    folder.write("t.csv", &format!("name,age,city\n{rows}"));
+    assert_refused(&folder, "row 70000, column age: `121`");
+}
+
+#[test]
+fn hierarchies_that_are_no_trees_are_named() {
+    let folder = folder();
+    folder.write(
+        "t.toml",
+        &DECLARATION.replace("values = [\"Paris\", \"Rome\"]", "hierarchy = \"city.csv\""),
+    );
+    for (hierarchy, expected) in [
+        (
+            "Paris,France,*\nRome,France,Earth\n",
+            "city.csv: the hierarchy is not a tree: row 2 ends in `Earth`",
+        ),
+        (
+            "Paris;West;*;*\nRome;West;South;*\n",
+            "row 2: `West` on level 1 lies below `South` here",
+        ),
+        ("Paris,*\nParis,*\n", "row 2 repeats the leaf `Paris`"),
+        ("Paris,*\nRome,South,*\n", "city.csv: "),
+        ("", "city.csv: "),
+    ] {
+        folder.write("city.csv", hierarchy);
+        assert_refused(&folder, expected);
+    }
+    folder.write("city.csv", "Paris;France;*\nRome;Italy;*\n");
+    folder.encrypt("t.csv", "t.toml", "out.veil.parquet").unwrap();
+}
+
+#[test]
+fn endings_tell_the_format() {
+    let folder = folder();
+    let error = folder.encrypt("t.csv", "t.toml", "out.csv").unwrap_err().to_string();
+    assert!(
+        error.ends_with("out.csv: an encrypted file is Parquet or Arrow; use the ending .parquet or .arrow"),
+        "{error}"
+    );
+    folder.write("t.xlsx", "");
+    let error = folder
+        .encrypt("t.xlsx", "t.toml", "out.parquet")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("the ending tells the format"), "{error}");
+    let error = folder
+        .encrypt("absent.csv", "t.toml", "out.parquet")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("absent.csv: No such file"), "{error}");
+}
+
+#[test]
+fn another_owners_key_is_refused() {
+    let (folder, stranger) = (folder(), folder());
+    folder.encrypt("t.csv", "t.toml", "out.veil.parquet").unwrap();
+    fs::copy(folder.at("out.veil.parquet"), stranger.at("out.veil.parquet")).unwrap();
+    let error = stranger
+        .decrypt("out.veil.parquet", "back.csv")
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("column name: wrong key: expected key"), "{error}");
+    assert!(!stranger.at("back.csv").exists());
+    let error = stranger.decrypt("t.csv", "back.csv").unwrap_err().to_string();
+    assert!(error.contains("an encrypted file is Parquet or Arrow"), "{error}");
+}
+
+/// Wherever a file ends or is damaged, the tools answer with an error or with exactly the right rows, and never panic.
+#[test]
+fn damaged_files_never_panic_and_never_lie() {
+    let folder = folder();
+    for encrypted in ["out.veil.parquet", "out.veil.arrow"] {
+        folder.encrypt("t.csv", "t.toml", encrypted).unwrap();
+        let bytes = fs::read(folder.at(encrypted)).unwrap();
+        let damaged = format!("damaged.{}", &encrypted[4..]);
+        let mut refused = 0;
+        let ends = (0..bytes.len()).step_by(211).map(|at| bytes[..at].to_vec());
+        let flips = (0..bytes.len()).step_by(97).map(|at| {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            flipped
+        });
+        for (at, content) in ends.chain(flips).enumerate() {
+            fs::write(folder.at(&damaged), content).unwrap();
+            let back = format!("{encrypted}.{at}.csv");
+            match folder.decrypt(&damaged, &back) {
+                Ok(_) => assert_eq!(fs::read_to_string(folder.at(&back)).unwrap(), ROWS, "variant {at}"),
+                Err(_) => refused += 1,
+            }
+            let _ = veil_owner::inspect_file(&folder.at(&damaged), &|_| ());
+        }
+        assert!(refused > 50, "{refused} variants of {encrypted} were refused");
+    }
+}
+
+#[test]
+fn a_plain_file_is_not_decrypted() {
+    let folder = folder();
+    let batch = arrow::array::RecordBatch::try_from_iter([(
+        "age",
+        std::sync::Arc::new(arrow::array::Int64Array::from(vec![1])) as arrow::array::ArrayRef,
+    )]);
+    folder.write_parquet("plain.parquet", &batch.unwrap());
+    let error = folder.decrypt("plain.parquet", "back.csv").unwrap_err().to_string();
+    assert!(error.contains("no column is encrypted"), "{error}");
+}

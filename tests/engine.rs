@@ -1,0 +1,6 @@
+//! Encrypted columns inside DataFusion.
+
+mod engine {
+    mod boundary;
+    mod readers;
+}
