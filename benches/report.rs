@@ -43,9 +43,7 @@ fn main() {
 }
 
 fn row(name: &str, nanoseconds: f64, baseline: Option<f64>) {
-    let ratio = baseline.map_or(String::new(), |baseline| {
-        format!("{:.1} x as fast", baseline / nanoseconds)
-    });
+    let ratio = baseline.map_or(String::new(), |baseline| format!("{:.1} x as fast", baseline / nanoseconds));
     println!("| {name} | {nanoseconds:.1} | {:.1} | {ratio} |", 1e3 / nanoseconds);
 }
 
@@ -82,11 +80,7 @@ fn fheint() {
     let mut compressed = Vec::new();
     let _ = tfhe::safe_serialization::safe_serialize(&CompressedFheInt32::encrypt(39, &key), &mut compressed, 1 << 30);
     println!();
-    println!(
-        "`FheInt32`: {} bytes a value, {} compressed.",
-        serialized.len(),
-        compressed.len()
-    );
+    println!("`FheInt32`: {} bytes a value, {} compressed.", serialized.len(), compressed.len());
 }
 
 #[cfg(not(feature = "baseline-fheint"))]

@@ -9,10 +9,10 @@ use veil_keys::{OwnerKeys, decrypt_column, encrypt_column};
 use veilfusion::cells::{CellArray, CellType, Kind, Nulls, POLYNOMIAL_SIZE, TYPE_VERSION, Width, add_constant};
 
 /// Values of one measurement.
-pub const VALUES: usize = 64 * POLYNOMIAL_SIZE;
+pub(crate) const VALUES: usize = 64 * POLYNOMIAL_SIZE;
 
 /// A key set, a column and its ciphertext.
-pub struct Cells {
+pub(crate) struct Cells {
     keys: OwnerKeys,
     cell_type: CellType,
     messages: Vec<i64>,
@@ -23,7 +23,7 @@ pub struct Cells {
 
 impl Cells {
     /// A column of 24-bit integers, with an equality tag if asked.
-    pub fn new(tag: bool) -> Self {
+    pub(crate) fn new(tag: bool) -> Self {
         let mut rng = StdRng::seed_from_u64(1);
         let keys = OwnerKeys::generate(&mut rng);
         let cell_type = CellType {
@@ -42,42 +42,19 @@ impl Cells {
             column: keys.column_id("bench", "value"),
         };
         let lanes = cell_type.cell_lanes().total();
-        let messages: Vec<i64> = (0..VALUES as i64)
-            .flat_map(|i| (0..lanes as i64).map(move |l| i * (l * 7919 + 1)))
-            .collect();
+        let messages: Vec<i64> =
+            (0..VALUES as i64).flat_map(|i| (0..lanes as i64).map(move |l| i * (l * 7919 + 1))).collect();
         let encrypted = encrypt_column(&keys, &cell_type, &messages, None, &mut rng).expect("encrypts");
-        let core = rayon::ThreadPoolBuilder::new()
-            .num_threads(1)
-            .build()
-            .expect("one thread");
-        Self {
-            keys,
-            cell_type,
-            messages,
-            encrypted,
-            rng,
-            core,
-        }
+        let core = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("one thread");
+        Self { keys, cell_type, messages, encrypted, rng, core }
     }
 
-    pub fn encrypt(&mut self) -> usize {
-        let Self {
-            keys,
-            cell_type,
-            messages,
-            rng,
-            core,
-            ..
-        } = self;
-        core.install(|| {
-            encrypt_column(keys, cell_type, messages, None, rng)
-                .expect("encrypts")
-                .value_data()
-                .len()
-        })
+    pub(crate) fn encrypt(&mut self) -> usize {
+        let Self { keys, cell_type, messages, rng, core, .. } = self;
+        core.install(|| encrypt_column(keys, cell_type, messages, None, rng).expect("encrypts").value_data().len())
     }
 
-    pub fn decrypt(&self) -> i64 {
+    pub(crate) fn decrypt(&self) -> i64 {
         let column = CellArray::Binary(&self.encrypted);
         self.core.install(|| {
             let decrypted = decrypt_column(self.keys.cell(), self.keys.key_id(), &self.cell_type, column);
@@ -85,20 +62,17 @@ impl Cells {
         })
     }
 
-    pub fn add_constant(&self) -> usize {
-        add_constant(CellArray::Binary(&self.encrypted), 3)
-            .expect("adds")
-            .value_data()
-            .len()
+    pub(crate) fn add_constant(&self) -> usize {
+        add_constant(CellArray::Binary(&self.encrypted), 3).expect("adds").value_data().len()
     }
 
     /// Bytes of a value in Arrow, offsets included.
-    pub fn arrow_bytes(&self) -> f64 {
+    pub(crate) fn arrow_bytes(&self) -> f64 {
         self.encrypted.value_data().len() as f64 / VALUES as f64 + 4.0
     }
 
     /// Bytes of a value in a Parquet file with zstd.
-    pub fn parquet_bytes(&self) -> f64 {
+    pub(crate) fn parquet_bytes(&self) -> f64 {
         use arrow::array::{ArrayRef, RecordBatch};
         use parquet::basic::{Compression, Encoding, ZstdLevel};
         use parquet::file::properties::WriterProperties;
@@ -117,7 +91,7 @@ impl Cells {
 }
 
 /// tfhe's own calls with the same parameters, one chunk at a time.
-pub struct TfheChunk {
+pub(crate) struct TfheChunk {
     key: GlweSecretKeyOwned<u64>,
     plaintexts: PlaintextListOwned<u64>,
     seeded: SeededGlweCiphertextOwned<u64>,
@@ -126,7 +100,7 @@ pub struct TfheChunk {
 }
 
 impl TfheChunk {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut seeder = new_seeder();
         let mut generator = SecretRandomGenerator::<DefaultRandomGenerator>::new(seeder.seed());
         let size = PolynomialSize(POLYNOMIAL_SIZE);
@@ -136,29 +110,17 @@ impl TfheChunk {
             PlaintextList::from_container((0..POLYNOMIAL_SIZE as u64).map(|i| i << 16).collect::<Vec<_>>());
         let seeded = SeededGlweCiphertext::new(0, GlweSize(2), size, seeder.seed().into(), modulus);
         let ciphertext = seeded.clone().decompress_into_glwe_ciphertext();
-        Self {
-            key,
-            plaintexts,
-            seeded,
-            ciphertext,
-            seeder,
-        }
+        Self { key, plaintexts, seeded, ciphertext, seeder }
     }
 
-    pub fn encrypt(&mut self) -> u64 {
+    pub(crate) fn encrypt(&mut self) -> u64 {
         let noise = DynamicDistribution::new_t_uniform(3);
-        let Self {
-            key,
-            plaintexts,
-            seeded,
-            seeder,
-            ..
-        } = self;
+        let Self { key, plaintexts, seeded, seeder, .. } = self;
         encrypt_seeded_glwe_ciphertext(key, seeded, plaintexts, noise, seeder.as_mut());
         seeded.as_ref()[0]
     }
 
-    pub fn decrypt(&mut self) -> u64 {
+    pub(crate) fn decrypt(&mut self) -> u64 {
         decrypt_glwe_ciphertext(&self.key, &self.ciphertext, &mut self.plaintexts);
         self.plaintexts.as_ref()[0]
     }

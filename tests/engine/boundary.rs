@@ -21,9 +21,8 @@ fn no_engine_crate_reaches_the_keys() {
         .iter()
         .map(|package| {
             let needed = package["dependencies"].as_array().unwrap().iter();
-            let needed = needed
-                .filter(|dependency| dependency["kind"].is_null())
-                .map(|dependency| text(&dependency["name"]));
+            let needed =
+                needed.filter(|dependency| dependency["kind"].is_null()).map(|dependency| text(&dependency["name"]));
             (text(&package["name"]), needed.collect())
         })
         .collect();

@@ -39,10 +39,7 @@ impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("people.csv"), ROWS).unwrap();
-        Self {
-            folder,
-            keys: OwnerKeys::generate(&mut os_rng()),
-        }
+        Self { folder, keys: OwnerKeys::generate(&mut os_rng()) }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -51,27 +48,13 @@ impl Fixture {
 
     fn encrypt(&self, name: &str) -> String {
         let declaration = Declaration::parse(DECLARATION, Path::new("people.toml")).unwrap();
-        let output = Output {
-            path: self.at(name),
-            force: false,
-        };
-        encrypt_file(
-            &self.at("people.csv"),
-            &declaration,
-            &self.keys,
-            &output,
-            &mut os_rng(),
-            &|_| (),
-        )
-        .unwrap();
+        let output = Output { path: self.at(name), force: false };
+        encrypt_file(&self.at("people.csv"), &declaration, &self.keys, &output, &mut os_rng(), &|_| ()).unwrap();
         self.at(name).to_str().unwrap().to_owned()
     }
 
     fn decrypt(&self, name: &str) -> String {
-        let output = Output {
-            path: self.at("back.csv"),
-            force: true,
-        };
+        let output = Output { path: self.at("back.csv"), force: true };
         decrypt_file(&self.at(name), &self.keys, &output, &|_| ()).unwrap();
         std::fs::read_to_string(self.at("back.csv")).unwrap()
     }
@@ -91,23 +74,12 @@ async fn the_type_survives_both_readers() {
     for (name, format) in [("people.veil.parquet", "PARQUET"), ("people.veil.arrow", "ARROW")] {
         let context = veil_context();
         let location = fixture.encrypt(name);
-        run(
-            &context,
-            &format!("CREATE EXTERNAL TABLE people STORED AS {format} LOCATION '{location}'"),
-        )
-        .await;
-        let frame = context
-            .sql("SELECT age, city FROM (SELECT * FROM people) WHERE region = 'south'")
-            .await
-            .unwrap();
+        run(&context, &format!("CREATE EXTERNAL TABLE people STORED AS {format} LOCATION '{location}'")).await;
+        let frame = context.sql("SELECT age, city FROM (SELECT * FROM people) WHERE region = 'south'").await.unwrap();
         let schema = frame.schema().as_arrow().clone();
         for (at, kind) in [Kind::Integer, Kind::Category].into_iter().enumerate() {
             let cell_type = CellType::of_field(schema.field(at)).unwrap().unwrap();
-            assert_eq!(
-                (cell_type.kind, cell_type.key),
-                (kind, fixture.keys.key_id()),
-                "{format}"
-            );
+            assert_eq!((cell_type.kind, cell_type.key), (kind, fixture.keys.key_id()), "{format}");
         }
         let batches = frame.collect().await.unwrap();
         let cell_type = CellType::of_field(batches[0].schema().field(0)).unwrap().unwrap();
@@ -122,11 +94,7 @@ async fn without_the_setting_the_type_is_lost() {
     let fixture = Fixture::new();
     let context = SessionContext::new();
     let location = fixture.encrypt("people.veil.parquet");
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE people STORED AS PARQUET LOCATION '{location}'"),
-    )
-    .await;
+    run(&context, &format!("CREATE EXTERNAL TABLE people STORED AS PARQUET LOCATION '{location}'")).await;
     let frame = context.sql("SELECT age FROM people").await.unwrap();
     assert_eq!(CellType::of_field(frame.schema().as_arrow().field(0)).unwrap(), None);
 }
@@ -136,11 +104,7 @@ async fn sql_results_decrypt() {
     let fixture = Fixture::new();
     let context = veil_context();
     let location = fixture.encrypt("people.veil.parquet");
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE people STORED AS PARQUET LOCATION '{location}'"),
-    )
-    .await;
+    run(&context, &format!("CREATE EXTERNAL TABLE people STORED AS PARQUET LOCATION '{location}'")).await;
     let copy = fixture.at("copy.parquet");
     let sql = format!(
         "COPY (SELECT a.name, b.age, a.city, b.number FROM people a JOIN people b ON a.number = b.number + 1 \
@@ -148,10 +112,7 @@ async fn sql_results_decrypt() {
         copy.to_str().unwrap()
     );
     run(&context, &sql).await;
-    assert_eq!(
-        fixture.decrypt("copy.parquet"),
-        "name,age,city,number\nCleo,,Paris,2\nBert,39,Rome,1\n"
-    );
+    assert_eq!(fixture.decrypt("copy.parquet"), "name,age,city,number\nCleo,,Paris,2\nBert,39,Rome,1\n");
 }
 
 /// Files encrypted one by one make one table.
@@ -164,19 +125,10 @@ async fn a_folder_of_files_is_a_table() {
     }
     let context = veil_context();
     let location = fixture.at("people/");
-    run(
-        &context,
-        &format!(
-            "CREATE EXTERNAL TABLE people STORED AS PARQUET LOCATION '{}'",
-            location.to_str().unwrap()
-        ),
-    )
-    .await;
+    run(&context, &format!("CREATE EXTERNAL TABLE people STORED AS PARQUET LOCATION '{}'", location.to_str().unwrap()))
+        .await;
     let copy = fixture.at("all.parquet");
-    let sql = format!(
-        "COPY (SELECT * FROM people WHERE number = 3) TO '{}' STORED AS PARQUET",
-        copy.to_str().unwrap()
-    );
+    let sql = format!("COPY (SELECT * FROM people WHERE number = 3) TO '{}' STORED AS PARQUET", copy.to_str().unwrap());
     run(&context, &sql).await;
     let expected = "name,age,city,region,number\nCleo,41,Paris,south,3\nCleo,41,Paris,south,3\n";
     assert_eq!(fixture.decrypt("all.parquet"), expected);
@@ -190,10 +142,7 @@ async fn side_tables_do_not_disturb_other_readers() {
     let side = SideTables::read_parquet(&mut std::fs::File::open(&location).unwrap()).unwrap();
     assert_eq!(side.get(SideTables::ZEROS).unwrap().num_rows(), 4096);
     let context = SessionContext::new();
-    context
-        .register_parquet("people", &location, Default::default())
-        .await
-        .unwrap();
+    context.register_parquet("people", &location, Default::default()).await.unwrap();
     let batches = run(&context, "SELECT region, count(*) FROM people GROUP BY region").await;
     assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
 }

@@ -24,10 +24,7 @@ impl Cell {
         self.require_number()?;
         other.require_number()?;
         if self.key_id != other.key_id {
-            return Err(CellError::WrongKey {
-                expected: self.key_id,
-                found: other.key_id,
-            });
+            return Err(CellError::WrongKey { expected: self.key_id, found: other.key_id });
         }
         if self.lanes.nulls != other.lanes.nulls {
             return Err(CellError::Unsupported(
@@ -79,9 +76,7 @@ impl Cell {
             }
             Mask::Dense { noise: ours, words } => {
                 *ours = noise;
-                words
-                    .iter_mut()
-                    .for_each(|word| *word = word.wrapping_mul(factor as u64));
+                words.iter_mut().for_each(|word| *word = word.wrapping_mul(factor as u64));
             }
         }
         for body in &mut self.bodies {
@@ -142,22 +137,11 @@ mod tests {
     use crate::{KeyId, Lanes, Seed};
 
     fn number(seed: u8, index: u16) -> Cell {
-        Cell::fresh(
-            KeyId([1; 8]),
-            Lanes::NUMBER,
-            100,
-            Seed([seed; 16]),
-            index,
-            &[u64::from(seed)],
-        )
-        .unwrap()
+        Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, 100, Seed([seed; 16]), index, &[u64::from(seed)]).unwrap()
     }
 
     fn hiding_nulls(seed: u8) -> Cell {
-        let lanes = Lanes {
-            nulls: true,
-            ..Lanes::NUMBER
-        };
+        let lanes = Lanes { nulls: true, ..Lanes::NUMBER };
         Cell::fresh(KeyId([1; 8]), lanes, 100, Seed([seed; 16]), 0, &[1, 2]).unwrap()
     }
 
@@ -203,11 +187,7 @@ mod tests {
 
     #[test]
     fn text_and_categories_do_not_add() {
-        let lanes = Lanes {
-            value: 4,
-            nulls: false,
-            tag: false,
-        };
+        let lanes = Lanes { value: 4, nulls: false, tag: false };
         let mut text = Cell::fresh(KeyId([1; 8]), lanes, 0, Seed([1; 16]), 0, &[0; 4]).unwrap();
         assert!(matches!(text.add_constant(1), Err(CellError::Unsupported(_))));
         assert!(matches!(number(1, 0).add(&text), Err(CellError::Unsupported(_))));
@@ -218,10 +198,7 @@ mod tests {
         let mut minus = hiding_nulls(2);
         minus.negate().unwrap();
         assert!(matches!(hiding_nulls(1).add(&minus), Err(CellError::Unsupported(_))));
-        assert!(matches!(
-            hiding_nulls(1).add(&number(2, 0)),
-            Err(CellError::Unsupported(_))
-        ));
+        assert!(matches!(hiding_nulls(1).add(&number(2, 0)), Err(CellError::Unsupported(_))));
         assert!(matches!(hiding_nulls(1).scale(0), Err(CellError::Unsupported(_))));
         minus.add(&minus.clone()).unwrap();
         assert_eq!(minus.terms()[0].coefficient, -2);
@@ -229,10 +206,7 @@ mod tests {
 
     #[test]
     fn arithmetic_drops_the_tag() {
-        let lanes = Lanes {
-            tag: true,
-            ..Lanes::NUMBER
-        };
+        let lanes = Lanes { tag: true, ..Lanes::NUMBER };
         let mut cell = Cell::fresh(KeyId([1; 8]), lanes, 1, Seed([1; 16]), 0, &[5, 6]).unwrap();
         cell.add_constant(0).unwrap();
         assert_eq!((cell.lanes(), cell.bodies()), (Lanes::NUMBER, &[5][..]));

@@ -51,11 +51,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// One lane, nothing else: a plain number.
-    pub const NUMBER: Self = Self {
-        value: 1,
-        nulls: false,
-        tag: false,
-    };
+    pub const NUMBER: Self = Self { value: 1, nulls: false, tag: false };
 
     /// All lanes together.
     pub fn total(self) -> usize {
@@ -148,11 +144,7 @@ impl Cell {
             key_id,
             lanes,
             magnitude,
-            mask: Mask::Affine(vec![Term {
-                seed,
-                index,
-                coefficient: 1,
-            }]),
+            mask: Mask::Affine(vec![Term { seed, index, coefficient: 1 }]),
             bodies: bodies.to_vec(),
         })
     }
@@ -166,9 +158,7 @@ impl Cell {
                 self.bodies.copy_from_slice(bodies);
                 Ok(())
             }
-            _ => Err(CellError::Unsupported(
-                "only a fresh cell can be moved within its chunk".to_owned(),
-            )),
+            _ => Err(CellError::Unsupported("only a fresh cell can be moved within its chunk".to_owned())),
         }
     }
 
@@ -253,11 +243,7 @@ impl Cell {
         if version != CELL_VERSION {
             return match version {
                 0 => malformed("format version 0".to_owned()),
-                found => Err(CellError::FromTheFuture {
-                    what: "the cell",
-                    found,
-                    supported: CELL_VERSION,
-                }),
+                found => Err(CellError::FromTheFuture { what: "the cell", found, supported: CELL_VERSION }),
             };
         }
         if checksum_of(content) != *checksum {
@@ -267,10 +253,7 @@ impl Cell {
             return malformed(format!("unknown flags {flags:#04x}"));
         }
         let (nulls, tag) = (flags & NULLS != 0, flags & TAG != 0);
-        let Some(value) = lanes
-            .checked_sub(u8::from(nulls) + u8::from(tag))
-            .filter(|value| *value > 0)
-        else {
+        let Some(value) = lanes.checked_sub(u8::from(nulls) + u8::from(tag)).filter(|value| *value > 0) else {
             return malformed(format!("{lanes} lanes are too few for its flags"));
         };
         self.lanes = Lanes { value, nulls, tag };
@@ -292,10 +275,7 @@ impl Cell {
         }
         self.bodies.clear();
         self.bodies.extend(words(bodies));
-        self.noise()
-            .checked()
-            .map(|_| ())
-            .or_else(|_| malformed("its noise exceeds the budget".to_owned()))
+        self.noise().checked().map(|_| ()).or_else(|_| malformed("its noise exceeds the budget".to_owned()))
     }
 
     fn read_terms(&mut self, bytes: &[u8], count: usize) -> Result<(), CellError> {
@@ -416,11 +396,7 @@ mod tests {
 
     #[test]
     fn a_number_with_tag_fits_its_size() {
-        let cell = sample(Lanes {
-            value: 1,
-            nulls: false,
-            tag: true,
-        });
+        let cell = sample(Lanes { value: 1, nulls: false, tag: true });
         // Arrow adds four bytes of offset.
         assert_eq!(cell.to_bytes().len() + 4, 62);
     }
@@ -439,12 +415,7 @@ mod tests {
 
     #[test]
     fn every_single_byte_corruption_is_an_error() {
-        let bytes = sample(Lanes {
-            value: 1,
-            nulls: true,
-            tag: true,
-        })
-        .to_bytes();
+        let bytes = sample(Lanes { value: 1, nulls: true, tag: true }).to_bytes();
         for at in 0..bytes.len() {
             for flip in 1..=255u8 {
                 let mut damaged = bytes.clone();
@@ -456,12 +427,7 @@ mod tests {
 
     #[test]
     fn every_truncation_is_an_error() {
-        let bytes = sample(Lanes {
-            value: 3,
-            nulls: false,
-            tag: true,
-        })
-        .to_bytes();
+        let bytes = sample(Lanes { value: 3, nulls: false, tag: true }).to_bytes();
         for length in 0..bytes.len() {
             assert!(Cell::from_bytes(&bytes[..length]).is_err(), "{length} bytes");
         }

@@ -111,10 +111,7 @@ impl Width {
 
     /// The smallest width whose numbers include both.
     pub fn of_range(low: i64, high: i64) -> Option<Self> {
-        Self::NUMBERS
-            .map(Self)
-            .into_iter()
-            .find(|width| width.contains(low) && width.contains(high))
+        Self::NUMBERS.map(Self).into_iter().find(|width| width.contains(low) && width.contains(high))
     }
 
     /// Its bits.
@@ -146,9 +143,7 @@ impl TryFrom<u8> for Width {
     fn try_from(bits: u8) -> Result<Self, CellError> {
         match bits {
             8 | 12 | 16 | 24 | 32 | 48 => Ok(Self(bits)),
-            _ => Err(CellError::Malformed(format!(
-                "{bits} bits is not a width of a lane (8, 12, 16, 24, 32 or 48)"
-            ))),
+            _ => Err(CellError::Malformed(format!("{bits} bits is not a width of a lane (8, 12, 16, 24, 32 or 48)"))),
         }
     }
 }
@@ -195,11 +190,7 @@ pub struct CellType {
 impl CellType {
     /// The lanes that every cell of the column has when it is fresh.
     pub fn cell_lanes(&self) -> Lanes {
-        Lanes {
-            value: self.lanes,
-            nulls: self.nulls == Nulls::Hidden,
-            tag: self.tag,
-        }
+        Lanes { value: self.lanes, nulls: self.nulls == Nulls::Hidden, tag: self.tag }
     }
 
     /// Reads the type of a field: `None` if the field is not an encrypted column.
@@ -251,12 +242,7 @@ impl ExtensionType for CellType {
         let Versioned { version } = serde_json::from_str(text).map_err(refused)?;
         if version > TYPE_VERSION {
             let what = "the column's type";
-            return Err(CellError::FromTheFuture {
-                what,
-                found: version,
-                supported: TYPE_VERSION,
-            }
-            .into());
+            return Err(CellError::FromTheFuture { what, found: version, supported: TYPE_VERSION }.into());
         }
         serde_json::from_str(text).map_err(refused)
     }
@@ -327,10 +313,7 @@ mod tests {
             let field = age().field("age").unwrap().with_data_type(data_type);
             assert_eq!(CellType::of_field(&field).unwrap(), Some(age()));
         }
-        assert_eq!(
-            CellType::of_field(&Field::new("plain", DataType::Binary, true)).unwrap(),
-            None
-        );
+        assert_eq!(CellType::of_field(&Field::new("plain", DataType::Binary, true)).unwrap(), None);
         let wrong = age().field("age").unwrap().with_data_type(DataType::Utf8);
         assert!(CellType::of_field(&wrong).is_err());
     }

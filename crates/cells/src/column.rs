@@ -25,9 +25,7 @@ impl<'a> CellArray<'a> {
             DataType::Binary => Ok(Self::Binary(array.as_binary())),
             DataType::LargeBinary => Ok(Self::LargeBinary(array.as_binary())),
             DataType::BinaryView => Ok(Self::BinaryView(array.as_binary_view())),
-            other => Err(CellError::NotACellColumn(format!(
-                "an encrypted column is binary, not {other}"
-            ))),
+            other => Err(CellError::NotACellColumn(format!("an encrypted column is binary, not {other}"))),
         }
     }
 
@@ -86,12 +84,7 @@ impl CellArrayBuilder {
     pub fn with_capacity(rows: usize, bytes: usize) -> Self {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(0);
-        Self {
-            values: Vec::with_capacity(rows * bytes),
-            offsets,
-            valid: Vec::with_capacity(rows),
-            nulls: 0,
-        }
+        Self { values: Vec::with_capacity(rows * bytes), offsets, valid: Vec::with_capacity(rows), nulls: 0 }
     }
 
     /// Appends a cell.

@@ -58,17 +58,11 @@ impl ColumnConstants {
         }
         let mut next = || {
             let (length, after) = rest.split_first_chunk::<2>().ok_or_else(damaged)?;
-            let (cell, after) = after
-                .split_at_checked(u16::from_le_bytes(*length).into())
-                .ok_or_else(damaged)?;
+            let (cell, after) = after.split_at_checked(u16::from_le_bytes(*length).into()).ok_or_else(damaged)?;
             rest = after;
             Cell::from_bytes(cell)
         };
-        let constants = Self {
-            lower: next()?,
-            upper: next()?,
-            reciprocal: next()?,
-        };
+        let constants = Self { lower: next()?, upper: next()?, reciprocal: next()? };
         if rest.is_empty() { Ok(constants) } else { Err(damaged()) }
     }
 }
@@ -80,19 +74,12 @@ mod tests {
 
     fn constants() -> ColumnConstants {
         let cell = |index| Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, 128, Seed([2; 16]), index, &[3]).unwrap();
-        ColumnConstants {
-            lower: cell(0),
-            upper: cell(1),
-            reciprocal: cell(2),
-        }
+        ColumnConstants { lower: cell(0), upper: cell(1), reciprocal: cell(2) }
     }
 
     #[test]
     fn text_round_trips() {
-        assert_eq!(
-            ColumnConstants::from_metadata(&constants().to_metadata()).unwrap(),
-            constants()
-        );
+        assert_eq!(ColumnConstants::from_metadata(&constants().to_metadata()).unwrap(), constants());
     }
 
     #[test]

@@ -40,16 +40,11 @@ impl DenseSum {
         cell.require_number()?;
         require_positive(cell)?;
         for term in cell.terms() {
-            self.rows
-                .entry(term.seed)
-                .or_default()
-                .push((term.index, term.coefficient.into()));
+            self.rows.entry(term.seed).or_default().push((term.index, term.coefficient.into()));
         }
         self.row_count += cell.terms().len();
         if self.row_count > MAX_ROWS {
-            return Err(CellError::Unsupported(format!(
-                "a sum takes at most {MAX_ROWS} rows; split it into parts"
-            )));
+            return Err(CellError::Unsupported(format!("a sum takes at most {MAX_ROWS} rows; split it into parts")));
         }
         match &mut self.total {
             None => {
@@ -62,10 +57,7 @@ impl DenseSum {
             }
             Some(total) => {
                 if total.key_id != cell.key_id {
-                    return Err(CellError::WrongKey {
-                        expected: total.key_id,
-                        found: cell.key_id,
-                    });
+                    return Err(CellError::WrongKey { expected: total.key_id, found: cell.key_id });
                 }
                 if total.lanes.nulls != cell.lanes.nulls {
                     return Err(CellError::Unsupported(
@@ -106,10 +98,7 @@ impl DenseSum {
                 }));
             }
             Mask::Affine(_) => {
-                total.mask = Mask::Dense {
-                    noise,
-                    words: collapse(&terms, total.lanes.total()),
-                };
+                total.mask = Mask::Dense { noise, words: collapse(&terms, total.lanes.total()) };
             }
             Mask::Dense { noise: ours, words } => {
                 *ours = ours.plus(noise).checked()?;
@@ -125,14 +114,8 @@ impl Cell {
     pub(crate) fn make_dense(&mut self) -> Result<(), CellError> {
         require_positive(self)?;
         if let Mask::Affine(terms) = &self.mask {
-            let terms: Vec<_> = terms
-                .iter()
-                .map(|t| (t.seed, t.index, i64::from(t.coefficient)))
-                .collect();
-            self.mask = Mask::Dense {
-                noise: self.noise(),
-                words: collapse(&terms, self.lanes.total()),
-            };
+            let terms: Vec<_> = terms.iter().map(|t| (t.seed, t.index, i64::from(t.coefficient))).collect();
+            self.mask = Mask::Dense { noise: self.noise(), words: collapse(&terms, self.lanes.total()) };
         }
         Ok(())
     }
@@ -180,9 +163,7 @@ fn collapse(terms: &[(Seed, u16, i64)], lanes: usize) -> Vec<u64> {
         match PLAN.as_ref() {
             Some(plan) if chunk.len() > RING_PRODUCT_PAYS => {
                 let mut coefficients = vec![0; POLYNOMIAL_SIZE];
-                chunk
-                    .iter()
-                    .for_each(|&(_, index, c)| coefficients[usize::from(index)] = c as u64);
+                chunk.iter().for_each(|&(_, index, c)| coefficients[usize::from(index)] = c as u64);
                 let mut product = vec![0; POLYNOMIAL_SIZE];
                 plan.negacyclic_polymul(&mut product, &coefficients, &reflected(&mask));
                 add_words(first, &product);
@@ -198,10 +179,7 @@ fn collapse(terms: &[(Seed, u16, i64)], lanes: usize) -> Vec<u64> {
     for (lane, words) in others.chunks_exact_mut(POLYNOMIAL_SIZE).enumerate() {
         let (kept, wrapped) = first.split_at(POLYNOMIAL_SIZE - (lane + 1));
         words[lane + 1..].copy_from_slice(kept);
-        words
-            .iter_mut()
-            .zip(wrapped)
-            .for_each(|(word, from)| *word = from.wrapping_neg());
+        words.iter_mut().zip(wrapped).for_each(|(word, from)| *word = from.wrapping_neg());
     }
     words
 }

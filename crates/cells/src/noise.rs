@@ -29,35 +29,22 @@ impl Noise {
     pub const LIMIT: u64 = 1 << (NOISE_BITS - 1);
 
     /// Of a freshly encrypted message.
-    pub const FRESH: Self = Self {
-        absolute: 1,
-        squares: 1,
-    };
+    pub const FRESH: Self = Self { absolute: 1, squares: 1 };
 
     /// Of a combination of distinct samples.
     pub fn of_coefficients(coefficients: impl Iterator<Item = i64>) -> Self {
-        coefficients.fold(
+        coefficients.fold(Self { absolute: 0, squares: 0 }, |noise, c| {
+            let c = c.unsigned_abs();
             Self {
-                absolute: 0,
-                squares: 0,
-            },
-            |noise, c| {
-                let c = c.unsigned_abs();
-                Self {
-                    absolute: noise.absolute.saturating_add(c),
-                    squares: noise.squares.saturating_add(c.saturating_mul(c)),
-                }
-            },
-        )
+                absolute: noise.absolute.saturating_add(c),
+                squares: noise.squares.saturating_add(c.saturating_mul(c)),
+            }
+        })
     }
 
     /// Of the sum of two combinations that may share samples: norms obey the triangle inequality.
     pub fn plus(self, other: Self) -> Self {
-        let twice_product = ceil_sqrt(
-            (self.squares as u128)
-                .saturating_mul(other.squares as u128)
-                .saturating_mul(4),
-        );
+        let twice_product = ceil_sqrt((self.squares as u128).saturating_mul(other.squares as u128).saturating_mul(4));
         Self {
             absolute: self.absolute.saturating_add(other.absolute),
             squares: self
@@ -79,23 +66,14 @@ impl Noise {
     /// The bound on the absolute noise, in units of `2^-64`.
     pub fn bound(self) -> u64 {
         let always = self.absolute.saturating_mul(FRESH_NOISE);
-        let tail = u64::try_from(ceil_sqrt(self.squares as u128))
-            .unwrap_or(u64::MAX)
-            .saturating_mul(TAIL_FACTOR);
+        let tail = u64::try_from(ceil_sqrt(self.squares as u128)).unwrap_or(u64::MAX).saturating_mul(TAIL_FACTOR);
         always.min(tail)
     }
 
     /// Itself, if a message under it decrypts correctly.
     pub fn checked(self) -> Result<Self, CellError> {
         let noise = self.bound();
-        if noise < Self::LIMIT {
-            Ok(self)
-        } else {
-            Err(CellError::NoiseBudget {
-                noise,
-                limit: Self::LIMIT - 1,
-            })
-        }
+        if noise < Self::LIMIT { Ok(self) } else { Err(CellError::NoiseBudget { noise, limit: Self::LIMIT - 1 }) }
     }
 }
 
@@ -118,16 +96,8 @@ mod tests {
     fn long_sums_grow_with_the_square_root() {
         let sum = Noise::of_coefficients(std::iter::repeat_n(1, 10_000));
         assert_eq!(sum.bound(), 76 * 100);
-        assert!(
-            Noise::of_coefficients(std::iter::repeat_n(1, 185_761))
-                .checked()
-                .is_ok()
-        );
-        assert!(
-            Noise::of_coefficients(std::iter::repeat_n(1, 186_000))
-                .checked()
-                .is_err()
-        );
+        assert!(Noise::of_coefficients(std::iter::repeat_n(1, 185_761)).checked().is_ok());
+        assert!(Noise::of_coefficients(std::iter::repeat_n(1, 186_000)).checked().is_err());
     }
 
     #[test]
@@ -151,10 +121,7 @@ mod tests {
 
     #[test]
     fn nothing_overflows() {
-        let huge = Noise {
-            absolute: u64::MAX,
-            squares: u64::MAX,
-        };
+        let huge = Noise { absolute: u64::MAX, squares: u64::MAX };
         assert!(huge.plus(huge).times(i64::MIN).checked().is_err());
     }
 }

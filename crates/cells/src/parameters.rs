@@ -45,9 +45,7 @@ pub const fn message_of_phase(phase: u64) -> i64 {
 
 /// Refuses a bound on a number's magnitude that does not fit the message space.
 pub(crate) fn checked_magnitude(bound: Option<u64>) -> Result<u64, CellError> {
-    bound
-        .filter(|bound| *bound <= MAX_MAGNITUDE)
-        .ok_or(CellError::MessageOverflow)
+    bound.filter(|bound| *bound <= MAX_MAGNITUDE).ok_or(CellError::MessageOverflow)
 }
 
 #[cfg(test)]

@@ -108,10 +108,7 @@ impl SideTables {
         }
         file.read_exact(&mut head)?;
         let (parquet, prefix) = head.split_at(4);
-        let Some(prefix) = prefix
-            .first_chunk::<PREFIX>()
-            .filter(|prefix| prefix.starts_with(MAGIC))
-        else {
+        let Some(prefix) = prefix.first_chunk::<PREFIX>().filter(|prefix| prefix.starts_with(MAGIC)) else {
             return Ok(Self::default());
         };
         let content = content_length(prefix)?;
@@ -175,10 +172,7 @@ fn content_length(prefix: &[u8; PREFIX]) -> Result<u64, CellError> {
 }
 
 fn split(bytes: &[u8], at: u64) -> Result<(&[u8], &[u8]), CellError> {
-    usize::try_from(at)
-        .ok()
-        .and_then(|at| bytes.split_at_checked(at))
-        .ok_or_else(damaged)
+    usize::try_from(at).ok().and_then(|at| bytes.split_at_checked(at)).ok_or_else(damaged)
 }
 
 fn damaged() -> CellError {
@@ -196,37 +190,21 @@ mod tests {
     fn tables() -> SideTables {
         let cells = Arc::new(BinaryArray::from_vec(vec![b"one", b"two", b"three"]));
         let mut tables = SideTables::default();
-        tables.insert(
-            SideTables::ZEROS,
-            RecordBatch::try_from_iter([("cell", cells.clone() as _)]).unwrap(),
-        );
-        tables.insert(
-            SideTables::dictionary("names"),
-            RecordBatch::try_from_iter([("cell", cells as _)]).unwrap(),
-        );
+        tables.insert(SideTables::ZEROS, RecordBatch::try_from_iter([("cell", cells.clone() as _)]).unwrap());
+        tables.insert(SideTables::dictionary("names"), RecordBatch::try_from_iter([("cell", cells as _)]).unwrap());
         tables
     }
 
     #[test]
     fn bytes_and_metadata_round_trip() {
         assert_eq!(SideTables::from_bytes(&tables().to_bytes().unwrap()).unwrap(), tables());
-        assert_eq!(
-            SideTables::from_ipc_metadata(&tables().to_ipc_metadata().unwrap()).unwrap(),
-            tables()
-        );
+        assert_eq!(SideTables::from_ipc_metadata(&tables().to_ipc_metadata().unwrap()).unwrap(), tables());
     }
 
     #[test]
     fn a_plain_file_has_none() {
-        for bytes in [
-            &b""[..],
-            b"PAR1",
-            b"PAR1 and then some other bytes that are long enough",
-        ] {
-            assert_eq!(
-                SideTables::read_parquet(&mut Cursor::new(bytes)).unwrap(),
-                SideTables::default()
-            );
+        for bytes in [&b""[..], b"PAR1", b"PAR1 and then some other bytes that are long enough"] {
+            assert_eq!(SideTables::read_parquet(&mut Cursor::new(bytes)).unwrap(), SideTables::default());
         }
     }
 

@@ -35,10 +35,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let keys = OwnerKeys::load(&arguments.keys)?;
-    let output = Output {
-        path: arguments.output.clone(),
-        force: arguments.force,
-    };
+    let output = Output { path: arguments.output.clone(), force: arguments.force };
     let progress = RunProgress::new("Decrypting", arguments.quiet);
     let summary = decrypt_file(&arguments.data, &keys, &output, &|step| progress.show(step))?;
     progress.finish(&format!(

@@ -41,10 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Err(OwnerError::Exists(folder.clone()).into());
     }
     let keys_folder = folder.join("keys");
-    fs::create_dir_all(&keys_folder).map_err(|source| OwnerError::Io {
-        file: folder.clone(),
-        source,
-    })?;
+    fs::create_dir_all(&keys_folder).map_err(|source| OwnerError::Io { file: folder.clone(), source })?;
     let mut story = Story(std::io::stdout());
 
     let (data, toml) = (folder.join("patients.csv"), folder.join("patients.toml"));
@@ -52,44 +49,27 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     write(&data, &clear)?;
     write(&toml, sample::DECLARATION)?;
     write(&folder.join("diagnosis.csv"), &sample::diagnosis_hierarchy())?;
-    story.tell(
-        "1. The owner has a table of patients and declares what its columns are",
-        &data,
-    )?;
+    story.tell("1. The owner has a table of patients and declares what its columns are", &data)?;
     story.quote(&clear, 4)?;
 
     let keys = OwnerKeys::generate(&mut os_rng());
     keys.save(&keys_folder.join(OWNER_FILE), arguments.force)?;
     keys.p1().save(&keys_folder.join(P1_FILE), arguments.force)?;
     keys.p2().save(&keys_folder.join(P2_FILE), arguments.force)?;
-    story.tell(
-        "2. The owner makes keys: everything for itself, nothing secret for the engine",
-        &keys_folder,
-    )?;
+    story.tell("2. The owner makes keys: everything for itself, nothing secret for the engine", &keys_folder)?;
 
     let encrypted = folder.join("patients.veil.parquet");
-    let output = Output {
-        path: encrypted.clone(),
-        force: arguments.force,
-    };
+    let output = Output { path: encrypted.clone(), force: arguments.force };
     let progress = RunProgress::new("Encrypting", arguments.quiet);
     let declaration = Declaration::load(&toml)?;
-    encrypt_file(&data, &declaration, &keys, &output, &mut os_rng(), &|step| {
-        progress.show(step)
-    })?;
+    encrypt_file(&data, &declaration, &keys, &output, &mut os_rng(), &|step| progress.show(step))?;
     progress.clear();
-    story.tell(
-        "3. The owner encrypts; this file may go to a cloud that nobody trusts",
-        &encrypted,
-    )?;
+    story.tell("3. The owner encrypts; this file may go to a cloud that nobody trusts", &encrypted)?;
     let inspection = inspect_file(&encrypted, &|_| ())?;
     story.quote(&inspect::describe(&inspection)?, usize::MAX)?;
 
     let back = folder.join("back.csv");
-    let output = Output {
-        path: back.clone(),
-        force: arguments.force,
-    };
+    let output = Output { path: back.clone(), force: arguments.force };
     let progress = RunProgress::new("Decrypting", arguments.quiet);
     decrypt_file(&encrypted, &keys, &output, &|step| progress.show(step))?;
     progress.clear();
@@ -117,8 +97,5 @@ impl Story {
 }
 
 fn write(file: &Path, text: &str) -> Outcome {
-    Ok(fs::write(file, text).map_err(|source| OwnerError::Io {
-        file: file.to_owned(),
-        source,
-    })?)
+    Ok(fs::write(file, text).map_err(|source| OwnerError::Io { file: file.to_owned(), source })?)
 }

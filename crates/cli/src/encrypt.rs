@@ -38,10 +38,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let declaration = Declaration::load(&arguments.declare)?;
     let keys = OwnerKeys::load(&arguments.keys)?;
-    let output = Output {
-        path: arguments.output.clone(),
-        force: arguments.force,
-    };
+    let output = Output { path: arguments.output.clone(), force: arguments.force };
     let progress = RunProgress::new("Encrypting", arguments.quiet);
     let show = |step| progress.show(step);
     let summary = encrypt_file(&arguments.data, &declaration, &keys, &output, &mut os_rng(), &show)?;

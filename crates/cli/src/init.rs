@@ -46,31 +46,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let progress = RunProgress::new("Reading", arguments.quiet);
     let folder = arguments.output.parent().unwrap_or(Path::new("")).to_owned();
-    let options = DraftOptions {
-        table: arguments.table.clone(),
-        hierarchies: arguments.hierarchies.clone(),
-        folder,
-    };
+    let options = DraftOptions { table: arguments.table.clone(), hierarchies: arguments.hierarchies.clone(), folder };
     let draft = draft_declaration(&arguments.data, &options, &|step| progress.show(step))?;
     if to_stdout {
         std::io::stdout().write_all(draft.as_bytes())?;
         return Ok(());
     }
     let mut open = OpenOptions::new();
-    open.write(true)
-        .create(true)
-        .truncate(true)
-        .create_new(!arguments.force);
-    let written = open
-        .open(&arguments.output)
-        .and_then(|mut file| file.write_all(draft.as_bytes()));
-    written.map_err(|source| OwnerError::Io {
-        file: arguments.output.clone(),
-        source,
-    })?;
-    progress.finish(&format!(
-        "Drafted {}: check every column before you encrypt;",
-        arguments.output.display()
-    ));
+    open.write(true).create(true).truncate(true).create_new(!arguments.force);
+    let written = open.open(&arguments.output).and_then(|mut file| file.write_all(draft.as_bytes()));
+    written.map_err(|source| OwnerError::Io { file: arguments.output.clone(), source })?;
+    progress.finish(&format!("Drafted {}: check every column before you encrypt;", arguments.output.display()));
     Ok(())
 }

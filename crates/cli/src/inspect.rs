@@ -50,52 +50,21 @@ pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::
             true => column.kind.clone(),
             false => format!("clear ({})", column.kind),
         }),
-        ("bits", &|column| {
-            column
-                .cell_type
-                .as_ref()
-                .map_or(String::new(), |of| of.width.bits().to_string())
+        ("bits", &|column| column.cell_type.as_ref().map_or(String::new(), |of| of.width.bits().to_string())),
+        ("lanes", &|column| column.cell_type.as_ref().map_or(String::new(), |of| of.cell_lanes().total().to_string())),
+        ("tag", &|column| column.cell_type.as_ref().map_or("", |of| if of.tag { "yes" } else { "no" }).to_owned()),
+        ("nulls", &|column| match column.cell_type.as_ref().map(|of| of.cell_lanes().nulls) {
+            Some(true) => "hidden".to_owned(),
+            Some(false) => column.nulls.to_string(),
+            None => String::new(),
         }),
-        ("lanes", &|column| {
-            column
-                .cell_type
-                .as_ref()
-                .map_or(String::new(), |of| of.cell_lanes().total().to_string())
-        }),
-        ("tag", &|column| {
-            column
-                .cell_type
-                .as_ref()
-                .map_or("", |of| if of.tag { "yes" } else { "no" })
-                .to_owned()
-        }),
-        (
-            "nulls",
-            &|column| match column.cell_type.as_ref().map(|of| of.cell_lanes().nulls) {
-                Some(true) => "hidden".to_owned(),
-                Some(false) => column.nulls.to_string(),
-                None => String::new(),
-            },
-        ),
         ("chunks", &|column| {
-            if column.encrypted {
-                column.chunks.to_string()
-            } else {
-                String::new()
-            }
+            if column.encrypted { column.chunks.to_string() } else { String::new() }
         }),
         ("Arrow B", &|column| {
-            if column.encrypted {
-                format!("{:.1}", column.arrow_bytes)
-            } else {
-                String::new()
-            }
+            if column.encrypted { format!("{:.1}", column.arrow_bytes) } else { String::new() }
         }),
-        ("file B", &|column| {
-            column
-                .parquet_bytes
-                .map_or(String::new(), |bytes| format!("{bytes:.1}"))
-        }),
+        ("file B", &|column| column.parquet_bytes.map_or(String::new(), |bytes| format!("{bytes:.1}"))),
         ("noise", &|column| match column.encrypted {
             true => format!("{:.2}%", 100.0 * column.noise as f64 / column.noise_limit as f64),
             false => String::new(),
@@ -112,22 +81,15 @@ pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::
         inspection.cell_version,
         pretty_format_batches(&[RecordBatch::try_from_iter(table)?])?
     );
-    let mut keys: Vec<String> = inspection
-        .columns
-        .iter()
-        .filter_map(|column| Some(column.cell_type.as_ref()?.key.to_string()))
-        .collect();
+    let mut keys: Vec<String> =
+        inspection.columns.iter().filter_map(|column| Some(column.cell_type.as_ref()?.key.to_string())).collect();
     keys.sort();
     keys.dedup();
     if !keys.is_empty() {
         text.push_str(&format!("\nkey set: {}", keys.join(", ")));
     }
     for table in &inspection.side_tables {
-        text.push_str(&format!(
-            "\nside table {}: {} entries",
-            table.name,
-            HumanCount(table.entries as u64)
-        ));
+        text.push_str(&format!("\nside table {}: {} entries", table.name, HumanCount(table.entries as u64)));
     }
     Ok(text)
 }

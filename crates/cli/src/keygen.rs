@@ -30,18 +30,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let folder = &arguments.output;
-    std::fs::create_dir_all(folder).map_err(|source| KeyError::Io {
-        path: folder.clone(),
-        source,
-    })?;
+    std::fs::create_dir_all(folder).map_err(|source| KeyError::Io { path: folder.clone(), source })?;
     let at = |name: &str| folder.join(name);
     // All or nothing: a mixture of two key sets would be worse than none.
     if !arguments.force {
-        if let Some(path) = [OWNER_FILE, P1_FILE, P2_FILE]
-            .map(at)
-            .into_iter()
-            .find(|path| path.exists())
-        {
+        if let Some(path) = [OWNER_FILE, P1_FILE, P2_FILE].map(at).into_iter().find(|path| path.exists()) {
             return Err(KeyError::Exists(path).into());
         }
     }
@@ -50,11 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     keys.p1().save(&at(P1_FILE), arguments.force)?;
     keys.p2().save(&at(P2_FILE), arguments.force)?;
     if !arguments.quiet {
-        say(&format!(
-            "Key set {} is in {}: keep {OWNER_FILE} safe",
-            keys.key_id(),
-            folder.display()
-        ));
+        say(&format!("Key set {} is in {}: keep {OWNER_FILE} safe", keys.key_id(), folder.display()));
     }
     Ok(())
 }

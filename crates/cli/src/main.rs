@@ -48,6 +48,7 @@ Examples, from a CSV file to an encrypted one and back:
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
+    veil_owner::hide_caught_panics();
     let outcome = match Cli::parse().command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),

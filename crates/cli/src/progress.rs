@@ -26,16 +26,10 @@ impl RunProgress {
     pub(crate) fn new(verb: &'static str, quiet: bool) -> Self {
         let bar = (!quiet).then(|| {
             let style = ProgressStyle::with_template("{prefix} [{bar:32}] {percent:>3}%  {msg}, {eta} left");
-            let style = style
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> ");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ");
             ProgressBar::new(1000).with_style(style).with_prefix(verb)
         });
-        Self {
-            bar,
-            start: Instant::now(),
-            quiet,
-        }
+        Self { bar, start: Instant::now(), quiet }
     }
 
     /// Shows how far the run is.

@@ -40,17 +40,12 @@ pub(crate) fn patients(rows: usize, seed: u64) -> String {
     let mut text = String::from("name,born,sex,zip,diagnosis,smoker,cost,admitted,region\n");
     for _ in 0..rows {
         let (first, last) = (pick(&FIRST_NAMES, &mut rng), pick(&LAST_NAMES, &mut rng));
-        let (year, month, day) = (
-            1930 + triangle(&mut rng, 85),
-            rng.random_range(1..=12),
-            rng.random_range(1..=28),
-        );
+        let (year, month, day) = (1930 + triangle(&mut rng, 85), rng.random_range(1..=12), rng.random_range(1..=28));
         let sex = if rng.random_bool(0.52) { "female" } else { "male" };
         let (region, zip) = pick(&REGIONS, &mut rng);
         let zip = zip * 1000 + rng.random_range(0..40) * 10;
-        let diagnosis = DIAGNOSES
-            .choose_weighted(&mut rng, |diagnosis| diagnosis.3)
-            .map_or("", |diagnosis| diagnosis.0);
+        let diagnosis =
+            DIAGNOSES.choose_weighted(&mut rng, |diagnosis| diagnosis.3).map_or("", |diagnosis| diagnosis.0);
         // One patient in twenty was not asked.
         let smoker = match rng.random_range(0..20) {
             0 => "",
@@ -59,11 +54,7 @@ pub(crate) fn patients(rows: usize, seed: u64) -> String {
         };
         let cents = rng.random_range(4_000..60_000) + triangle(&mut rng, 500) * triangle(&mut rng, 500) * 4;
         let (whole, cents) = (cents / 100, cents % 100);
-        let (month_in, day_in, hour) = (
-            rng.random_range(1..=12),
-            rng.random_range(1..=28),
-            rng.random_range(0..24),
-        );
+        let (month_in, day_in, hour) = (rng.random_range(1..=12), rng.random_range(1..=28), rng.random_range(0..24));
         let _ = writeln!(
             text,
             "{first} {last},{year}-{month:02}-{day:02},{sex},{zip},{diagnosis},{smoker},{whole}.{cents:02},\
@@ -75,10 +66,7 @@ pub(crate) fn patients(rows: usize, seed: u64) -> String {
 
 /// The hierarchy of diagnoses, leaf first.
 pub(crate) fn diagnosis_hierarchy() -> String {
-    DIAGNOSES
-        .iter()
-        .map(|(leaf, chapter, part, _)| format!("{leaf},{chapter},{part},*\n"))
-        .collect()
+    DIAGNOSES.iter().map(|(leaf, chapter, part, _)| format!("{leaf},{chapter},{part},*\n")).collect()
 }
 
 /// The declaration that a careful owner writes for the patients.

@@ -41,22 +41,13 @@ impl Session {
 
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_veil"));
-        command
-            .args(arguments)
-            .current_dir(self.0.path())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null()).output().unwrap()
     }
 
     #[track_caller]
     fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -66,10 +57,7 @@ impl Session {
         let output = self.run(arguments);
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        assert!(
-            error.starts_with("error: ") && error.trim_end().lines().count() == 1,
-            "{error}"
-        );
+        assert!(error.starts_with("error: ") && error.trim_end().lines().count() == 1, "{error}");
         error
     }
 }
@@ -77,24 +65,9 @@ impl Session {
 #[test]
 fn from_csv_to_cells_and_back() {
     let session = Session::encrypted();
-    session.succeed(&[
-        "decrypt",
-        "people.veil.parquet",
-        "--keys",
-        "keys/owner.keys",
-        "-o",
-        "back.csv",
-    ]);
+    session.succeed(&["decrypt", "people.veil.parquet", "--keys", "keys/owner.keys", "-o", "back.csv"]);
     assert_eq!(fs::read_to_string(session.at("back.csv")).unwrap(), DATA);
-    let shown = session.succeed(&[
-        "decrypt",
-        "people.veil.parquet",
-        "--keys",
-        "keys/owner.keys",
-        "-o",
-        "-",
-        "-q",
-    ]);
+    let shown = session.succeed(&["decrypt", "people.veil.parquet", "--keys", "keys/owner.keys", "-o", "-", "-q"]);
     assert_eq!(shown, DATA);
 }
 
@@ -122,10 +95,7 @@ fn the_encrypted_file_holds_no_clear_text() {
     let session = Session::encrypted();
     let bytes = fs::read(session.at("people.veil.parquet")).unwrap();
     for secret in ["Anna", "Paris", "north"] {
-        assert!(
-            !bytes.windows(secret.len()).any(|window| window == secret.as_bytes()),
-            "{secret}"
-        );
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{secret}");
     }
 }
 
@@ -133,39 +103,16 @@ fn the_encrypted_file_holds_no_clear_text() {
 fn nothing_is_overwritten_without_force() {
     let session = Session::encrypted();
     let keys = fs::read(session.at("keys/owner.keys")).unwrap();
-    let encrypt = [
-        "encrypt",
-        "people.csv",
-        "--declare",
-        "people.toml",
-        "--keys",
-        "keys/owner.keys",
-        "-o",
-        "people.veil.parquet",
-    ];
-    assert!(
-        session
-            .fail(&["keygen", "-o", "keys"])
-            .contains("owner.keys exists already")
-    );
-    assert!(
-        session
-            .fail(&["init", "people.csv", "-o", "people.toml"])
-            .contains("people.toml exists already")
-    );
+    let encrypt =
+        ["encrypt", "people.csv", "--declare", "people.toml", "--keys", "keys/owner.keys", "-o", "people.veil.parquet"];
+    assert!(session.fail(&["keygen", "-o", "keys"]).contains("owner.keys exists already"));
+    assert!(session.fail(&["init", "people.csv", "-o", "people.toml"]).contains("people.toml exists already"));
     assert!(session.fail(&encrypt).contains("people.veil.parquet exists already"));
     assert_eq!(fs::read(session.at("keys/owner.keys")).unwrap(), keys);
     session.succeed(&[&encrypt[..], &["--force"]].concat());
     session.succeed(&["keygen", "-o", "keys", "--force"]);
     assert_ne!(fs::read(session.at("keys/owner.keys")).unwrap(), keys);
-    let error = session.fail(&[
-        "decrypt",
-        "people.veil.parquet",
-        "--keys",
-        "keys/owner.keys",
-        "-o",
-        "back.csv",
-    ]);
+    let error = session.fail(&["decrypt", "people.veil.parquet", "--keys", "keys/owner.keys", "-o", "back.csv"]);
     assert!(error.contains("wrong key: expected key"), "{error}");
 }
 
@@ -233,14 +180,7 @@ fn the_demo_tells_its_story_and_proves_it() {
 #[test]
 fn help_has_examples() {
     let session = Session::new();
-    for command in [
-        &[][..],
-        &["init"],
-        &["keygen"],
-        &["encrypt"],
-        &["inspect"],
-        &["decrypt"],
-    ] {
+    for command in [&[][..], &["init"], &["keygen"], &["encrypt"], &["inspect"], &["decrypt"]] {
         let text = session.succeed(&[command, &["--help"]].concat());
         assert!(text.contains("Example") && text.contains("veil "), "{text}");
     }

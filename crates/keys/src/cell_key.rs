@@ -35,12 +35,8 @@ impl CellKey {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; CELL_KEY_BYTES]) -> Self {
-        let bits = bytes
-            .iter()
-            .flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
-        Self {
-            bits: Zeroizing::new(bits.collect()),
-        }
+        let bits = bytes.iter().flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
+        Self { bits: Zeroizing::new(bits.collect()) }
     }
 
     pub(crate) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
@@ -55,10 +51,7 @@ impl CellKey {
 
     /// `<mask, s>` of an LWE mask.
     pub(crate) fn inner_product(&self, mask: &[u64]) -> u64 {
-        let product = mask
-            .iter()
-            .zip(self.bits.iter())
-            .map(|(word, bit)| word & bit.wrapping_neg());
+        let product = mask.iter().zip(self.bits.iter()).map(|(word, bit)| word & bit.wrapping_neg());
         product.fold(0, u64::wrapping_add)
     }
 }

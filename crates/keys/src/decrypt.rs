@@ -38,26 +38,12 @@ pub fn decrypt_column(
     column: CellArray<'_>,
 ) -> Result<DecryptedColumn, KeyError> {
     if cell_type.key != key_id {
-        return Err(CellError::WrongKey {
-            expected: key_id,
-            found: cell_type.key,
-        }
-        .into());
+        return Err(CellError::WrongKey { expected: key_id, found: cell_type.key }.into());
     }
-    let lanes = Lanes {
-        tag: false,
-        ..cell_type.cell_lanes()
-    };
+    let lanes = Lanes { tag: false, ..cell_type.cell_lanes() };
     let phases = phases(key, key_id, lanes, column)?;
-    let messages = phases
-        .into_iter()
-        .map(|phase| message_of_phase(phase.into_inner()))
-        .collect();
-    Ok(DecryptedColumn {
-        messages,
-        lanes: lanes.total(),
-        nulls: column.nulls().cloned(),
-    })
+    let messages = phases.into_iter().map(|phase| message_of_phase(phase.into_inner())).collect();
+    Ok(DecryptedColumn { messages, lanes: lanes.total(), nulls: column.nulls().cloned() })
 }
 
 /// Message and noise of each lane, row by row; zeros for NULL.
@@ -74,15 +60,10 @@ fn phases(key: &CellKey, key_id: KeyId, expected: Lanes, column: CellArray<'_>) 
         let fault = |source| KeyError::Row { row, source };
         cell.read(bytes).map_err(fault)?;
         if cell.key_id() != key_id {
-            return Err(fault(CellError::WrongKey {
-                expected: key_id,
-                found: cell.key_id(),
-            }));
+            return Err(fault(CellError::WrongKey { expected: key_id, found: cell.key_id() }));
         }
         if cell.lanes().value != expected.value || cell.lanes().nulls != expected.nulls {
-            return Err(fault(CellError::Malformed(
-                "it has other lanes than its column's type says".to_owned(),
-            )));
+            return Err(fault(CellError::Malformed("it has other lanes than its column's type says".to_owned())));
         }
         uses.extend(cell.terms().iter().map(|term| Use {
             seed: term.seed,
@@ -106,9 +87,7 @@ fn phases(key: &CellKey, key_id: KeyId, expected: Lanes, column: CellArray<'_>) 
         for u in *group {
             let row = u.row as usize * lanes;
             for (lane, phase) in phases[row..row + lanes].iter().enumerate() {
-                let share = product
-                    .at(usize::from(u.index) + lane)
-                    .wrapping_mul(u.coefficient as u64);
+                let share = product.at(usize::from(u.index) + lane).wrapping_mul(u.coefficient as u64);
                 phase.fetch_sub(share, Ordering::Relaxed);
             }
         }
@@ -146,10 +125,7 @@ mod tests {
 
     fn encrypted(keys: &OwnerKeys, values: &[i64], rng: &mut StdRng) -> Vec<Cell> {
         let column = encrypt_column(keys, &integers(keys), values, None, rng).unwrap();
-        column
-            .iter()
-            .map(|bytes| Cell::from_bytes(bytes.unwrap()).unwrap())
-            .collect()
+        column.iter().map(|bytes| Cell::from_bytes(bytes.unwrap()).unwrap()).collect()
     }
 
     /// The message of a cell and the noise that is really in it.
@@ -160,10 +136,7 @@ mod tests {
         let phases = phases(keys.cell(), keys.key_id(), cell.lanes(), CellArray::Binary(&column)).unwrap();
         let phase = phases[0].load(Ordering::Relaxed);
         let message = message_of_phase(phase);
-        (
-            message,
-            (phase.wrapping_sub(phase_of_message(message)) as i64).unsigned_abs(),
-        )
+        (message, (phase.wrapping_sub(phase_of_message(message)) as i64).unsigned_abs())
     }
 
     proptest! {
@@ -211,11 +184,7 @@ mod tests {
         let sum = sum.finish().unwrap().unwrap();
         let (message, noise) = open(&keys, &sum);
         assert_eq!(message, values.iter().sum::<i64>());
-        assert!(
-            noise <= sum.noise().bound() && noise > 0,
-            "noise {noise} of {}",
-            sum.noise().bound()
-        );
+        assert!(noise <= sum.noise().bound() && noise > 0, "noise {noise} of {}", sum.noise().bound());
         assert_eq!(sum.noise().bound(), 76 * 142);
 
         // Dense cells go on as numbers do, and merge with others.
@@ -230,10 +199,7 @@ mod tests {
         merged.add(&cells[5]).unwrap();
         cells[..3].iter().for_each(|cell| merged.add(cell).unwrap());
         let merged = merged.finish().unwrap().unwrap();
-        assert_eq!(
-            open(&keys, &merged).0,
-            message + values[5] + values[..3].iter().sum::<i64>()
-        );
+        assert_eq!(open(&keys, &merged).0, message + values[5] + values[..3].iter().sum::<i64>());
         // Four times the sum and more is beyond the budget, and said so.
         let mut five = sum.clone();
         assert!(matches!(five.scale(5), Err(CellError::NoiseBudget { .. })));
@@ -282,12 +248,7 @@ mod tests {
             builder.push_bytes(column.value(*row)).unwrap();
         }
         let shuffled = builder.finish().unwrap();
-        let decrypted = decrypt_column(
-            keys.cell(),
-            keys.key_id(),
-            &integers(&keys),
-            CellArray::Binary(&shuffled),
-        );
+        let decrypted = decrypt_column(keys.cell(), keys.key_id(), &integers(&keys), CellArray::Binary(&shuffled));
         let expected: Vec<i64> = order.iter().map(|row| values[*row]).collect();
         assert_eq!(decrypted.unwrap().messages, expected);
     }
@@ -298,18 +259,11 @@ mod tests {
         let (keys, other) = (OwnerKeys::generate(&mut rng), OwnerKeys::generate(&mut rng));
         let column = encrypt_column(&keys, &integers(&keys), &[1], None, &mut rng).unwrap();
         let column = CellArray::Binary(&column);
-        let error = decrypt_column(other.cell(), other.key_id(), &integers(&keys), column)
-            .map(|_| ())
-            .unwrap_err();
+        let error = decrypt_column(other.cell(), other.key_id(), &integers(&keys), column).map(|_| ()).unwrap_err();
         assert!(error.to_string().starts_with("wrong key: expected key"), "{error}");
         // Metadata that lies about the key does not help: the cell's header is the truth.
-        let error = decrypt_column(other.cell(), other.key_id(), &integers(&other), column)
-            .map(|_| ())
-            .unwrap_err();
-        assert!(
-            error.to_string().starts_with("row 1: wrong key: expected key"),
-            "{error}"
-        );
+        let error = decrypt_column(other.cell(), other.key_id(), &integers(&other), column).map(|_| ()).unwrap_err();
+        assert!(error.to_string().starts_with("row 1: wrong key: expected key"), "{error}");
     }
 
     /// Under another key, messages look uniform.
@@ -318,15 +272,8 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(9);
         let (keys, other) = (OwnerKeys::generate(&mut rng), OwnerKeys::generate(&mut rng));
         let cells = encrypted(&keys, &[0; 4096], &mut rng);
-        let forged = OwnerKeys {
-            key_id: keys.key_id(),
-            ..other
-        };
-        let small = cells
-            .iter()
-            .take(400)
-            .filter(|cell| open(&forged, cell).0.unsigned_abs() < 1 << 44)
-            .count();
+        let forged = OwnerKeys { key_id: keys.key_id(), ..other };
+        let small = cells.iter().take(400).filter(|cell| open(&forged, cell).0.unsigned_abs() < 1 << 44).count();
         // A uniform 48-bit message is that small with probability 1/8: 50 of 400 expected, sigma 6.6.
         assert!((10..95).contains(&small), "{small}");
     }

@@ -36,11 +36,7 @@ pub fn encrypt_column(
     let lanes = cell_type.cell_lanes();
     let rows = messages.len() / lanes.total();
     if !messages.len().is_multiple_of(lanes.total()) || nulls.is_some_and(|nulls| nulls.len() != rows) {
-        let text = format!(
-            "{} messages do not fill rows of {} lanes",
-            messages.len(),
-            lanes.total()
-        );
+        let text = format!("{} messages do not fill rows of {} lanes", messages.len(), lanes.total());
         return Err(CellError::Unsupported(text).into());
     }
     let mut seeds = Vec::with_capacity(rows.div_ceil(lanes.rows_per_chunk()));
@@ -54,9 +50,7 @@ pub fn encrypt_column(
         .map(|(messages, seeds)| encrypt_chunk(keys, lanes, magnitude, messages, seeds))
         .collect::<Result<_, _>>()?;
 
-    let cell_bytes = chunks
-        .first()
-        .map_or(0, |chunk| chunk.len() / lanes.rows_per_chunk().min(rows));
+    let cell_bytes = chunks.first().map_or(0, |chunk| chunk.len() / lanes.rows_per_chunk().min(rows));
     let mut builder = CellArrayBuilder::with_capacity(rows, cell_bytes);
     let cells = chunks.iter().flat_map(|chunk| chunk.chunks_exact(cell_bytes.max(1)));
     for (row, cell) in cells.enumerate() {
@@ -78,44 +72,22 @@ pub fn encrypt_constants(
     upper: i64,
 ) -> Result<ColumnConstants, KeyError> {
     let distance = upper.abs_diff(lower) as i64;
-    let reciprocal = if distance == 0 {
-        0
-    } else {
-        (1 << RECIPROCAL_BITS) / distance
-    };
+    let reciprocal = if distance == 0 { 0 } else { (1 << RECIPROCAL_BITS) / distance };
     let mut context = cell_type.column.0.to_vec();
-    [lower, upper]
-        .iter()
-        .for_each(|bound| context.extend_from_slice(&bound.to_le_bytes()));
+    [lower, upper].iter().for_each(|bound| context.extend_from_slice(&bound.to_le_bytes()));
     let derived = keys.seal().derive(b"veil column constants v1", &context);
     let (mask, noise) = derived.split_at(16);
-    let mut seeds = ChunkSeeds {
-        mask: Seed([0; 16]),
-        noise: Zeroizing::new([0; 16]),
-    };
+    let mut seeds = ChunkSeeds { mask: Seed([0; 16]), noise: Zeroizing::new([0; 16]) };
     seeds.mask.0.copy_from_slice(mask);
     seeds.noise.copy_from_slice(noise);
 
-    let bytes = encrypt_chunk(
-        keys,
-        Lanes::NUMBER,
-        Width::FULL.magnitude(),
-        &[lower, upper, reciprocal],
-        &seeds,
-    )?;
+    let bytes = encrypt_chunk(keys, Lanes::NUMBER, Width::FULL.magnitude(), &[lower, upper, reciprocal], &seeds)?;
     let cell = |at: usize, magnitude: u64| {
         let fresh = Cell::from_bytes(&bytes[at * bytes.len() / 3..(at + 1) * bytes.len() / 3])?;
         let [term] = fresh.terms() else {
             return Err(CellError::Unsupported("not a fresh cell".to_owned()));
         };
-        Cell::fresh(
-            keys.key_id(),
-            Lanes::NUMBER,
-            magnitude,
-            term.seed,
-            term.index,
-            fresh.bodies(),
-        )
+        Cell::fresh(keys.key_id(), Lanes::NUMBER, magnitude, term.seed, term.index, fresh.bodies())
     };
     let magnitude = cell_type.width.magnitude();
     Ok(ColumnConstants {
@@ -127,10 +99,7 @@ pub fn encrypt_constants(
 
 impl ChunkSeeds {
     fn draw(rng: &mut impl CryptoRng) -> Self {
-        let mut seeds = Self {
-            mask: Seed([0; 16]),
-            noise: Zeroizing::new([0; 16]),
-        };
+        let mut seeds = Self { mask: Seed([0; 16]), noise: Zeroizing::new([0; 16]) };
         rng.fill_bytes(&mut seeds.mask.0);
         rng.fill_bytes(&mut *seeds.noise);
         seeds
@@ -145,14 +114,8 @@ fn encrypt_chunk(
     seeds: &ChunkSeeds,
 ) -> Result<Vec<u8>, CellError> {
     let bodies = chunk_bodies(keys.cell(), messages, seeds);
-    let mut cell = Cell::fresh(
-        keys.key_id(),
-        lanes,
-        magnitude,
-        seeds.mask,
-        0,
-        bodies.get(..lanes.total()).unwrap_or(&[]),
-    )?;
+    let mut cell =
+        Cell::fresh(keys.key_id(), lanes, magnitude, seeds.mask, 0, bodies.get(..lanes.total()).unwrap_or(&[]))?;
     let mut bytes = Vec::with_capacity(bodies.len() / lanes.total() * cell.to_bytes().len());
     for (row, bodies) in bodies.chunks_exact(lanes.total()).enumerate() {
         cell.move_to(row * lanes.total(), bodies)?;
@@ -171,10 +134,7 @@ fn chunk_bodies(key: &CellKey, messages: &[i64], seeds: &ChunkSeeds) -> Vec<u64>
     let bodies = messages.iter().zip(noise.iter()).enumerate();
     bodies
         .map(|(index, (message, noise))| {
-            product
-                .at(index)
-                .wrapping_add(phase_of_message(*message))
-                .wrapping_add(*noise)
+            product.at(index).wrapping_add(phase_of_message(*message)).wrapping_add(*noise)
         })
         .collect()
 }
@@ -193,9 +153,7 @@ mod tests {
     fn tfhe_decrypts_a_chunk() {
         let mut rng = StdRng::seed_from_u64(11);
         let key = CellKey::generate(&mut rng);
-        let messages: Vec<i64> = (0..POLYNOMIAL_SIZE as i64)
-            .map(|i| (i - 2048) * 68_719_476_735)
-            .collect();
+        let messages: Vec<i64> = (0..POLYNOMIAL_SIZE as i64).map(|i| (i - 2048) * 68_719_476_735).collect();
         let seeds = ChunkSeeds::draw(&mut rng);
         let bodies = chunk_bodies(&key, &messages, &seeds);
 

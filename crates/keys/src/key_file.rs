@@ -43,24 +43,12 @@ pub trait KeyFile: Sized {
     /// Writes the file. Without `replace` an existing one is left alone.
     fn save(&self, path: &Path, replace: bool) -> Result<(), KeyError> {
         let bytes = self.to_bytes();
-        let io = |source| KeyError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
+        let io = |source| KeyError::Io { path: path.to_owned(), source };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Temporary files are created with mode 0600, and renaming keeps it.
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
-        file.write_all(&bytes)
-            .and_then(|()| file.as_file().sync_all())
-            .map_err(io)?;
-        let persisted = if replace {
-            file.persist(path)
-        } else {
-            file.persist_noclobber(path)
-        };
+        file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).map_err(io)?;
+        let persisted = if replace { file.persist(path) } else { file.persist_noclobber(path) };
         match persisted {
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -72,16 +60,10 @@ pub trait KeyFile: Sized {
 
     /// Reads the file.
     fn load(path: &Path) -> Result<Self, KeyError> {
-        let io = |source| KeyError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| KeyError::Io { path: path.to_owned(), source };
         let metadata = fs::metadata(path).map_err(io)?;
         if metadata.len() > MAX_BYTES {
-            return Err(KeyError::Malformed {
-                path: path.to_owned(),
-                why: "it is too large".to_owned(),
-            });
+            return Err(KeyError::Malformed { path: path.to_owned(), why: "it is too large".to_owned() });
         }
         let bytes = Zeroizing::new(fs::read(path).map_err(io)?);
         let content = Content::parse(&bytes).map_err(|fault| fault.at(path))?;
@@ -111,11 +93,7 @@ impl KeyFile for OwnerKeys {
         write(
             OWNER,
             self.key_id,
-            &[
-                (CELL_KEY, &cell),
-                (SEAL_KEY, self.seal.as_bytes()),
-                (TAG_KEY, self.tag.as_bytes()),
-            ],
+            &[(CELL_KEY, &cell), (SEAL_KEY, self.seal.as_bytes()), (TAG_KEY, self.tag.as_bytes())],
         )
     }
 
@@ -189,10 +167,7 @@ pub struct Content<'a> {
 pub enum Fault {
     Malformed(String),
     FromTheFuture(u8),
-    WrongRole {
-        expected: &'static str,
-        found: &'static str,
-    },
+    WrongRole { expected: &'static str, found: &'static str },
 }
 
 impl Fault {
@@ -200,11 +175,7 @@ impl Fault {
         let path = path.to_owned();
         match self {
             Self::Malformed(why) => KeyError::Malformed { path, why },
-            Self::FromTheFuture(found) => KeyError::FromTheFuture {
-                path,
-                found,
-                supported: VERSION,
-            },
+            Self::FromTheFuture(found) => KeyError::FromTheFuture { path, found, supported: VERSION },
             Self::WrongRole { expected, found } => KeyError::WrongRole { path, expected, found },
         }
     }
@@ -239,11 +210,7 @@ impl<'a> Content<'a> {
         if !rest.is_empty() {
             return Err(short());
         }
-        Ok(Self {
-            role: *role,
-            key_id: KeyId(*key_id),
-            sections,
-        })
+        Ok(Self { role: *role, key_id: KeyId(*key_id), sections })
     }
 
     fn require_role(&self, role: u8, expected: &'static str) -> Result<(), Fault> {
@@ -271,14 +238,7 @@ impl<'a> Content<'a> {
 fn refuse_exposed(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
     use std::os::unix::fs::PermissionsExt;
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
-        Ok(())
-    } else {
-        Err(KeyError::Exposed {
-            path: path.to_owned(),
-            mode,
-        })
-    }
+    if mode & 0o077 == 0 { Ok(()) } else { Err(KeyError::Exposed { path: path.to_owned(), mode }) }
 }
 
 #[cfg(not(unix))]
@@ -349,10 +309,7 @@ mod tests {
         keys().save(&path, false).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(
-            OwnerKeys::load(&path),
-            Err(KeyError::Exposed { mode: 0o644, .. })
-        ));
+        assert!(matches!(OwnerKeys::load(&path), Err(KeyError::Exposed { mode: 0o644, .. })));
     }
 
     #[test]

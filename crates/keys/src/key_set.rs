@@ -41,12 +41,7 @@ impl OwnerKeys {
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut key_id = KeyId::default();
         rng.fill_bytes(&mut key_id.0);
-        Self {
-            key_id,
-            cell: CellKey::generate(rng),
-            seal: SealKey::generate(rng),
-            tag: TagKey::generate(rng),
-        }
+        Self { key_id, cell: CellKey::generate(rng), seal: SealKey::generate(rng), tag: TagKey::generate(rng) }
     }
 
     /// The part of P1.
@@ -56,11 +51,7 @@ impl OwnerKeys {
 
     /// The part of P2.
     pub fn p2(&self) -> P2Keys {
-        P2Keys {
-            key_id: self.key_id,
-            cell: self.cell.clone(),
-            seal: self.seal.clone(),
-        }
+        P2Keys { key_id: self.key_id, cell: self.cell.clone(), seal: self.seal.clone() }
     }
 
     /// The name of the key set.

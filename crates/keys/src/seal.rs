@@ -47,10 +47,7 @@ impl SealKey {
 
     /// A key for another purpose.
     pub(crate) fn derive(&self, purpose: &[u8], context: &[u8]) -> Zeroizing<[u8; 32]> {
-        Zeroizing::new(hmac_sha256(
-            &self.0,
-            &[&(purpose.len() as u64).to_le_bytes(), purpose, context],
-        ))
+        Zeroizing::new(hmac_sha256(&self.0, &[&(purpose.len() as u64).to_le_bytes(), purpose, context]))
     }
 
     /// Seals a note about a column.
@@ -64,14 +61,8 @@ impl SealKey {
         let mac = hmac_sha256(&self.derive(b"veil seal nonce v1", &[]), &[&aad, &padded]);
         let mut nonce = [0; NONCE_BYTES];
         nonce.copy_from_slice(&mac[..NONCE_BYTES]);
-        let payload = Payload {
-            msg: &padded,
-            aad: &aad,
-        };
-        let sealed = self
-            .cipher()
-            .encrypt(&XNonce::from(nonce), payload)
-            .map_err(|_| KeyError::Unsealable(column))?;
+        let payload = Payload { msg: &padded, aad: &aad };
+        let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload).map_err(|_| KeyError::Unsealable(column))?;
         Ok([&[VERSION], &nonce[..], &sealed].concat())
     }
 
@@ -88,14 +79,8 @@ impl SealKey {
             .into());
         }
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or_else(unsealable)?;
-        let payload = Payload {
-            msg: sealed,
-            aad: &associated(key_id, column),
-        };
-        let padded = self
-            .cipher()
-            .decrypt(&XNonce::from(*nonce), payload)
-            .map_err(|_| unsealable())?;
+        let payload = Payload { msg: sealed, aad: &associated(key_id, column) };
+        let padded = self.cipher().decrypt(&XNonce::from(*nonce), payload).map_err(|_| unsealable())?;
         let padded = Zeroizing::new(padded);
         let (length, note) = padded.split_first_chunk::<8>().ok_or_else(unsealable)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| unsealable())?;
@@ -143,14 +128,8 @@ mod tests {
     #[test]
     fn sealing_repeats_itself_and_hides_lengths() {
         let seal = SealKey::from_bytes(&[3; 32]);
-        assert_eq!(
-            seal.seal(KEY, COLUMN, b"a").unwrap(),
-            seal.seal(KEY, COLUMN, b"a").unwrap()
-        );
-        let (short, long) = (
-            seal.seal(KEY, COLUMN, b"a").unwrap(),
-            seal.seal(KEY, COLUMN, &[b'a'; 200]).unwrap(),
-        );
+        assert_eq!(seal.seal(KEY, COLUMN, b"a").unwrap(), seal.seal(KEY, COLUMN, b"a").unwrap());
+        let (short, long) = (seal.seal(KEY, COLUMN, b"a").unwrap(), seal.seal(KEY, COLUMN, &[b'a'; 200]).unwrap());
         assert_eq!(short.len(), long.len());
         assert_ne!(short[..25], long[..25], "different notes must not share a nonce");
     }

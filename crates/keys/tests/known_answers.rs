@@ -41,10 +41,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap();
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
-        .collect()
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
 fn cell_type(keys: &OwnerKeys, extra: &str) -> CellType {
@@ -62,26 +59,10 @@ fn answers() -> Value {
     let keys = OwnerKeys::generate(&mut rng);
     let tagger = keys.tag().column("patients", "value");
     let columns = [
-        (
-            "integer",
-            r#""kind":"integer","width":8,"lanes":1"#,
-            vec![0, 1, -1, 127, -128],
-        ),
-        (
-            "tagged",
-            r#""kind":"integer","width":8,"lanes":1,"tag":true"#,
-            vec![39, tagger.tag(&39i64.to_le_bytes())],
-        ),
-        (
-            "hidden nulls",
-            r#""kind":"decimal","width":24,"scale":2,"lanes":1,"nulls":"hidden""#,
-            vec![-5, 0, 0, 1],
-        ),
-        (
-            "text",
-            r#""kind":"text","width":48,"lanes":2"#,
-            vec![-1, 0, -(1 << 47), (1 << 47) - 1],
-        ),
+        ("integer", r#""kind":"integer","width":8,"lanes":1"#, vec![0, 1, -1, 127, -128]),
+        ("tagged", r#""kind":"integer","width":8,"lanes":1,"tag":true"#, vec![39, tagger.tag(&39i64.to_le_bytes())]),
+        ("hidden nulls", r#""kind":"decimal","width":24,"scale":2,"lanes":1,"nulls":"hidden""#, vec![-5, 0, 0, 1]),
+        ("text", r#""kind":"text","width":48,"lanes":2"#, vec![-1, 0, -(1 << 47), (1 << 47) - 1]),
     ];
     let columns = columns.map(|(name, extra, messages)| {
         let cell_type = cell_type(&keys, extra);
@@ -92,10 +73,7 @@ fn answers() -> Value {
 
     let numbers = cell_type(&keys, r#""kind":"integer","width":12,"lanes":1"#);
     let cells = encrypt_column(&keys, &numbers, &[1000, -3], None, &mut rng).unwrap();
-    let (mut sum, other) = (
-        Cell::from_bytes(cells.value(0)).unwrap(),
-        Cell::from_bytes(cells.value(1)).unwrap(),
-    );
+    let (mut sum, other) = (Cell::from_bytes(cells.value(0)).unwrap(), Cell::from_bytes(cells.value(1)).unwrap());
     sum.scale(-7).unwrap();
     sum.add(&other).unwrap();
     sum.add_constant(11).unwrap();
@@ -145,41 +123,27 @@ fn what_was_written_can_be_read() {
         let mut builder = CellArrayBuilder::with_capacity(cells.len(), 64);
         cells.iter().for_each(|cell| builder.push_bytes(cell).unwrap());
         let column = builder.finish().unwrap();
-        decrypt_column(keys.cell(), keys.key_id(), cell_type, CellArray::Binary(&column))
-            .unwrap()
-            .messages
+        decrypt_column(keys.cell(), keys.key_id(), cell_type, CellArray::Binary(&column)).unwrap().messages
     };
     for column in vectors["columns"].as_array().unwrap() {
         let cell_type: CellType = serde_json::from_value(column["type"].clone()).unwrap();
         let cells: Vec<Vec<u8>> = column["cells"].as_array().unwrap().iter().map(unhex).collect();
         let messages: Vec<i64> = serde_json::from_value(column["messages"].clone()).unwrap();
         let lanes = cell_type.cell_lanes();
-        let without_tags = messages
-            .chunks(lanes.total())
-            .flat_map(|row| &row[..lanes.total() - usize::from(lanes.tag)]);
-        assert_eq!(
-            decrypt(&cell_type, &cells),
-            without_tags.copied().collect::<Vec<_>>(),
-            "{}",
-            column["name"]
-        );
+        let without_tags =
+            messages.chunks(lanes.total()).flat_map(|row| &row[..lanes.total() - usize::from(lanes.tag)]);
+        assert_eq!(decrypt(&cell_type, &cells), without_tags.copied().collect::<Vec<_>>(), "{}", column["name"]);
     }
     let affine = &vectors["affine"];
     let numbers: CellType = serde_json::from_value(affine["type"].clone()).unwrap();
-    assert_eq!(
-        decrypt(&numbers, &[unhex(&affine["cell"])]),
-        [affine["message"].as_i64().unwrap()]
-    );
+    assert_eq!(decrypt(&numbers, &[unhex(&affine["cell"])]), [affine["message"].as_i64().unwrap()]);
 
     let constants = ColumnConstants::from_metadata(vectors["constants"].as_str().unwrap()).unwrap();
     let constants = [constants.lower, constants.upper, constants.reciprocal].map(|cell| cell.to_bytes());
     assert_eq!(decrypt(&numbers, &constants), [-20, 120, (1 << 40) / 140]);
 
     let column = serde_json::from_value(vectors["column id"].clone()).unwrap();
-    let note = keys
-        .seal()
-        .open(keys.key_id(), column, &unhex(&vectors["sealed"]))
-        .unwrap();
+    let note = keys.seal().open(keys.key_id(), column, &unhex(&vectors["sealed"])).unwrap();
     assert_eq!(note.as_slice(), b"{\"labels\":[\"no\",\"yes\"]}");
 }
 
@@ -192,8 +156,7 @@ fn corrupted_columns_do_not_decrypt() {
     let cells = encrypt_column(&keys, &numbers, &[5, 6], None, &mut rng).unwrap();
     let mut dense = DenseSum::new();
     let many = encrypt_column(&keys, &numbers, &[1; 100], None, &mut rng).unwrap();
-    many.iter()
-        .for_each(|cell| dense.add(&Cell::from_bytes(cell.unwrap()).unwrap()).unwrap());
+    many.iter().for_each(|cell| dense.add(&Cell::from_bytes(cell.unwrap()).unwrap()).unwrap());
     let dense = dense.finish().unwrap().unwrap().to_bytes();
     let places = (0..cells.value(0).len())
         .map(|at| (cells.value(0), at))

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Field};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use veil_cells::{CellType, SEALED_METADATA_KEY};
+use veil_cells::{CellType, Kind, SEALED_METADATA_KEY, TimeUnit};
 use veil_keys::{KeyError, SealKey};
 use veil_privacy::{Hierarchy, Spacing};
 
@@ -13,6 +13,9 @@ use veil_privacy::{Hierarchy, Spacing};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnNote {
+    /// How messages become values. Repeats the public type, which nothing authenticates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    meaning: Option<(Kind, u8, TimeUnit)>,
     /// The Arrow type of the input, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<String>,
@@ -28,6 +31,17 @@ pub struct ColumnNote {
 }
 
 impl ColumnNote {
+    /// Remembers how messages become values.
+    pub fn with_type(mut self, cell_type: &CellType) -> Self {
+        self.meaning = Some(meaning(cell_type));
+        self
+    }
+
+    /// Whether a public type is the one that the column was encrypted with.
+    pub fn agrees_with(&self, cell_type: &CellType) -> bool {
+        self.meaning.is_none_or(|expected| expected == meaning(cell_type))
+    }
+
     /// Remembers the type of the input.
     pub fn with_source(mut self, source: Option<&DataType>) -> Self {
         self.source = source.map(DataType::to_string);
@@ -42,10 +56,7 @@ impl ColumnNote {
 
     /// Remembers the hierarchy.
     pub fn with_hierarchy(mut self, hierarchy: &Hierarchy, spacing: Spacing) -> Self {
-        self.hierarchy = hierarchy
-            .rows()
-            .map(|row| row.into_iter().map(str::to_owned).collect())
-            .collect();
+        self.hierarchy = hierarchy.rows().map(|row| row.into_iter().map(str::to_owned).collect()).collect();
         self.apart = spacing == Spacing::Apart;
         self
     }
@@ -77,4 +88,8 @@ impl ColumnNote {
         let note = key.open(cell_type.key, cell_type.column, &sealed)?;
         serde_json::from_slice(&note).map_err(|_| unsealable())
     }
+}
+
+fn meaning(cell_type: &CellType) -> (Kind, u8, TimeUnit) {
+    (cell_type.kind, cell_type.scale, cell_type.unit)
 }

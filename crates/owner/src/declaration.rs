@@ -105,11 +105,8 @@ impl Declaration {
     /// Checks the text of a declaration; `file` gives errors a name and attachments a folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, OwnerError> {
         let at = |offset: usize| text.get(..offset).map_or(1, |before| before.matches('\n').count() + 1);
-        let error = |offset: usize, what: String| OwnerError::Declaration {
-            file: file.to_owned(),
-            line: at(offset),
-            what,
-        };
+        let error =
+            |offset: usize, what: String| OwnerError::Declaration { file: file.to_owned(), line: at(offset), what };
         let raw: RawDeclaration = toml::from_str(text).map_err(|fault| {
             let what = fault.message().split_whitespace().collect::<Vec<_>>().join(" ");
             error(fault.span().map_or(0, |span| span.start), what)
@@ -119,10 +116,7 @@ impl Declaration {
         let table = raw.table.into_inner();
         let zero_pool = table.zero_pool.unwrap_or(DEFAULT_ZERO_POOL);
         if table.name.is_empty() || zero_pool > MAX_POOL {
-            return Err(error(
-                offset,
-                format!("the table needs a name, and a zero_pool of at most {MAX_POOL}"),
-            ));
+            return Err(error(offset, format!("the table needs a name, and a zero_pool of at most {MAX_POOL}")));
         }
         let mut columns = BTreeMap::new();
         for (name, column) in raw.column {
@@ -135,39 +129,22 @@ impl Declaration {
             columns.insert(name, checked);
         }
         if columns.is_empty() {
-            return Err(error(
-                0,
-                "no column is declared; write a section [column.NAME] for each".to_owned(),
-            ));
+            return Err(error(0, "no column is declared; write a section [column.NAME] for each".to_owned()));
         }
         let mut dictionaries = BTreeMap::new();
         for (name, dictionary) in raw.dictionary {
             let offset = dictionary.span().start;
             let dictionary = dictionary.into_inner();
             if dictionary.pad_to > MAX_POOL
-                || dictionary
-                    .max_length
-                    .is_some_and(|length| length == 0 || length > MAX_TEXT)
+                || dictionary.max_length.is_some_and(|length| length == 0 || length > MAX_TEXT)
             {
                 let what = format!("pad_to is at most {MAX_POOL}, max_length from 1 to {MAX_TEXT}");
                 return Err(error(offset, format!("dictionary {name}: {what}")));
             }
             let (file, pad_to) = (folder.join(dictionary.file), dictionary.pad_to);
-            dictionaries.insert(
-                name,
-                DictionaryDeclaration {
-                    file,
-                    pad_to,
-                    max_length: dictionary.max_length,
-                },
-            );
+            dictionaries.insert(name, DictionaryDeclaration { file, pad_to, max_length: dictionary.max_length });
         }
-        Ok(Self {
-            table: table.name,
-            zero_pool,
-            columns,
-            dictionaries,
-        })
+        Ok(Self { table: table.name, zero_pool, columns, dictionaries })
     }
 }
 
@@ -299,24 +276,14 @@ impl RawColumn {
             ("hierarchy", self.hierarchy.is_some(), &[Category]),
             ("spacing", self.spacing.is_some(), &[Category]),
             ("type", self.r#type.is_some(), &[Clear]),
-            (
-                "weight",
-                self.weight.is_some(),
-                &[Integer, Decimal, Date, Timestamp, Boolean, Binary, Category],
-            ),
+            ("weight", self.weight.is_some(), &[Integer, Decimal, Date, Timestamp, Boolean, Binary, Category]),
         ];
-        match given
-            .iter()
-            .find(|(_, given, kinds)| *given && !kinds.contains(&self.kind))
-        {
+        match given.iter().find(|(_, given, kinds)| *given && !kinds.contains(&self.kind)) {
             None => Ok(()),
             Some((key, _, kinds)) => {
                 let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:?}").to_lowercase()).collect();
                 let kind = format!("{:?}", self.kind).to_lowercase();
-                fault(format!(
-                    "`{key}` means nothing for kind {kind}; it belongs to {}",
-                    kinds.join(", ")
-                ))
+                fault(format!("`{key}` means nothing for kind {kind}; it belongs to {}", kinds.join(", ")))
             }
         }
     }
@@ -341,11 +308,7 @@ impl RawColumn {
             RawKind::Date => NumberKind::Date,
             RawKind::Timestamp => NumberKind::Timestamp(self.unit.unwrap_or_default()),
             _ => {
-                return Ok(ColumnKind::Number {
-                    format: NumberFormat(NumberKind::Boolean),
-                    low: 0,
-                    high: 1,
-                });
+                return Ok(ColumnKind::Number { format: NumberFormat(NumberKind::Boolean), low: 0, high: 1 });
             }
         };
         let format = NumberFormat(kind);
@@ -357,17 +320,11 @@ impl RawColumn {
                 toml::Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            format
-                .parse(&text)
-                .map_err(|why| Fault::Here(format!("range: `{text}` {why}")))
+            format.parse(&text).map_err(|why| Fault::Here(format!("range: `{text}` {why}")))
         };
         let (low, high) = (bound(low)?, bound(high)?);
         if low > high {
-            return fault(format!(
-                "range: {} lies above {}",
-                format.print(low),
-                format.print(high)
-            ));
+            return fault(format!("range: {} lies above {}", format.print(low), format.print(high)));
         }
         if Width::of_range(low, high).is_none() {
             return fault(match kind {
@@ -399,9 +356,7 @@ impl RawColumn {
         if hierarchy.level_count() > MAX_LANES - 2 {
             return fault(format!("a hierarchy has at most {} levels", MAX_LANES - 2));
         }
-        hierarchy
-            .representatives(spacing)
-            .map_err(|error| Fault::Here(format!("hierarchy: {error}")))?;
+        hierarchy.representatives(spacing).map_err(|error| Fault::Here(format!("hierarchy: {error}")))?;
         Ok(ColumnKind::Category(Arc::new(hierarchy), spacing))
     }
 }
@@ -415,9 +370,7 @@ mod tests {
     }
 
     fn refused(column: &str) -> String {
-        parse(&format!("[table]\nname = \"t\"\n\n[column.c]\n{column}\n"))
-            .unwrap_err()
-            .to_string()
+        parse(&format!("[table]\nname = \"t\"\n\n[column.c]\n{column}\n")).unwrap_err().to_string()
     }
 
     #[test]
@@ -475,10 +428,7 @@ mod tests {
     fn errors_name_the_line_and_the_remedy() {
         let error = parse("[table]\nname = \"t\"\n[column.age]\nkind = \"integer\"\nrnage = [0, 1]\n").unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.starts_with("data.toml, line 5: unknown field `rnage`, expected one of `kind`"),
-            "{text}"
-        );
+        assert!(text.starts_with("data.toml, line 5: unknown field `rnage`, expected one of `kind`"), "{text}");
         for (column, expected) in [
             ("kind = \"int\"", "line 5: unknown variant `int`"),
             ("kind = \"integer\"", "line 4: column c: it needs range"),
@@ -496,25 +446,14 @@ mod tests {
             ("kind = \"category\"", "either hierarchy"),
             ("kind = \"category\"\nvalues = [\"a\", \"a\"]", "repeats the leaf `a`"),
             ("kind = \"clear\"\ntype = \"Int65\"", "not an Arrow type"),
-            (
-                "kind = \"clear\"\nidentifier = true",
-                "`identifier` means nothing for kind clear",
-            ),
+            ("kind = \"clear\"\nidentifier = true", "`identifier` means nothing for kind clear"),
             ("kind = \"boolean\"\nweight = 0.0", "weight is 0"),
-            (
-                "kind = \"date\"\nrange = [\"1900-01-01\", \"tomorrow\"]",
-                "`tomorrow` is not a date",
-            ),
+            ("kind = \"date\"\nrange = [\"1900-01-01\", \"tomorrow\"]", "`tomorrow` is not a date"),
         ] {
             let text = refused(column);
             assert!(text.contains(expected), "{column}\n gave: {text}\n not:  {expected}");
         }
-        assert!(
-            parse("[table]\nname = \"t\"")
-                .unwrap_err()
-                .to_string()
-                .contains("no column")
-        );
+        assert!(parse("[table]\nname = \"t\"").unwrap_err().to_string().contains("no column"));
         assert!(parse("").unwrap_err().to_string().contains("missing field `table`"));
         assert!(refused("kind = \"category\"\nhierarchy = \"absent.csv\"").starts_with("absent.csv: "));
     }

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use rayon::prelude::*;
-use veil_cells::CellArray;
+use veil_cells::{Cell, CellArray};
 use veil_keys::{KeyError, OwnerKeys, decrypt_column};
 
 use crate::table_file::{TableReader, TableWriter, transform};
@@ -46,27 +46,23 @@ pub fn decrypt_file(
     let decrypted = codecs.iter().flatten().count();
     if decrypted == 0 {
         let what = "no column is encrypted; is this a file that veil encrypt wrote?".to_owned();
-        return Err(OwnerError::Mismatch {
-            file: input.to_owned(),
-            what,
-        });
+        return Err(OwnerError::Mismatch { file: input.to_owned(), what });
     }
     let schema = Arc::new(Schema::new(fields));
     let writer = TableWriter::clear(output, schema.clone())?;
     let step = |batch: RecordBatch, before: usize| {
-        let columns = codecs
-            .par_iter()
-            .zip(batch.columns())
-            .zip(schema.fields().par_iter())
-            .map(|((codec, array), field)| {
-                let Some(codec) = codec else { return Ok(array.clone()) };
+        let columns =
+            codecs.par_iter().zip(batch.columns()).zip(schema.fields().par_iter()).map(|((codec, array), field)| {
+                let Some(codec) = codec else {
+                    return match holds_cells(array) {
+                        false => Ok(array.clone()),
+                        true => Err(OwnerError::Mismatch { file: input.to_owned(), what: lost_type(field.name()) }),
+                    };
+                };
                 decrypt_array(codec, keys, array).map_err(|error| match error {
                     // The cell's place in the file, not in the batch.
                     KeyError::Row { row, source } => {
-                        let source = KeyError::Row {
-                            row: before + row,
-                            source,
-                        };
+                        let source = KeyError::Row { row: before + row, source };
                         OwnerError::column(input, field.name())(source)
                     }
                     other => OwnerError::column(input, field.name())(other),
@@ -84,4 +80,16 @@ fn decrypt_array(codec: &ColumnCodec, keys: &OwnerKeys, array: &ArrayRef) -> Res
     let column = CellArray::try_new(array)?;
     let decrypted = decrypt_column(keys.cell(), keys.key_id(), codec.cell_type(), column)?;
     codec.decode(&decrypted)
+}
+
+/// Whether a column without a type holds cells all the same: a tool between has dropped the metadata.
+fn holds_cells(array: &ArrayRef) -> bool {
+    let Ok(cells) = CellArray::try_new(array) else {
+        return false;
+    };
+    (0..cells.len()).find_map(|row| cells.bytes(row)).is_some_and(|bytes| Cell::from_bytes(bytes).is_ok())
+}
+
+fn lost_type(column: &str) -> String {
+    format!("column {column} holds cells but lost its type; in DataFusion use `SessionConfig::with_veil` to keep it")
 }

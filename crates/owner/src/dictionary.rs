@@ -15,10 +15,7 @@ pub(crate) fn encode_dictionary(
     rng: &mut impl CryptoRng,
 ) -> Result<(u8, Vec<i64>), OwnerError> {
     let file = &declaration.file;
-    let wrong = |what: String| OwnerError::Attachment {
-        file: file.clone(),
-        what,
-    };
+    let wrong = |what: String| OwnerError::Attachment { file: file.clone(), what };
     let text = fs::read_to_string(file).map_err(OwnerError::io(file))?;
     let mut entries: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let Some(longest) = entries.iter().map(|entry| entry.len()).max() else {
@@ -26,10 +23,7 @@ pub(crate) fn encode_dictionary(
     };
     let true_count = entries.len();
     if declaration.pad_to != 0 && true_count > declaration.pad_to {
-        return Err(wrong(format!(
-            "it has {true_count} entries, more than pad_to = {}",
-            declaration.pad_to
-        )));
+        return Err(wrong(format!("it has {true_count} entries, more than pad_to = {}", declaration.pad_to)));
     }
     while entries.len() < declaration.pad_to {
         let copy = entries[..true_count].choose(rng).copied().unwrap_or_default();
@@ -39,9 +33,7 @@ pub(crate) fn encode_dictionary(
     let codec = TextCodec::new(declaration.max_length.unwrap_or(longest));
     let mut messages = Vec::new();
     for entry in entries {
-        codec
-            .encode(entry, &mut messages)
-            .map_err(|why| wrong(format!("`{entry}` {why}")))?;
+        codec.encode(entry, &mut messages).map_err(|why| wrong(format!("`{entry}` {why}")))?;
     }
     Ok((codec.lanes(), messages))
 }

@@ -47,10 +47,7 @@ pub fn draft_declaration(
             observed.add(texts.as_string());
         }
         rows += batch.num_rows() as u64;
-        progress(Progress {
-            rows,
-            per_mille: reader.per_mille(),
-        });
+        progress(Progress { rows, per_mille: reader.per_mille() });
     }
     let stem = input.file_stem().and_then(|stem| stem.to_str()).unwrap_or("table");
     let table = options.table.as_deref().unwrap_or(stem);
@@ -103,14 +100,7 @@ impl Default for Observed {
             NumberKind::Boolean,
         ];
         let numbers = kinds.map(|kind| (NumberFormat(kind), i64::MAX, i64::MIN)).to_vec();
-        Self {
-            values: 0,
-            nulls: 0,
-            numbers,
-            places: 0,
-            longest: 0,
-            labels: Some(BTreeSet::new()),
-        }
+        Self { values: 0, nulls: 0, numbers, places: 0, longest: 0, labels: Some(BTreeSet::new()) }
     }
 }
 
@@ -120,9 +110,7 @@ impl Observed {
         for text in texts.iter().flatten() {
             self.values += 1;
             self.longest = self.longest.max(text.len());
-            self.places = self
-                .places
-                .max(text.trim().split_once('.').map_or(0, |(_, places)| places.len()));
+            self.places = self.places.max(text.trim().split_once('.').map_or(0, |(_, places)| places.len()));
             self.numbers.retain_mut(|(format, low, high)| match format.parse(text) {
                 Ok(number) => {
                     (*low, *high) = (number.min(*low), number.max(*high));
@@ -147,21 +135,15 @@ impl Observed {
 
     /// The first format that fits, if its numbers have a width.
     fn number(&self) -> Option<(NumberFormat, i64, i64)> {
-        let narrowed = self
-            .numbers
-            .iter()
-            .filter(|_| self.values > 0)
-            .map(|(format, low, high)| match format.0 {
-                NumberKind::Decimal(scale) => {
-                    let places = (self.places as u8).min(scale);
-                    let one = 10i64.pow((scale - places).into());
-                    (NumberFormat(NumberKind::Decimal(places)), low / one, high / one)
-                }
-                _ => (*format, *low, *high),
-            });
-        narrowed
-            .into_iter()
-            .find(|(_, low, high)| Width::of_range(*low, *high).is_some())
+        let narrowed = self.numbers.iter().filter(|_| self.values > 0).map(|(format, low, high)| match format.0 {
+            NumberKind::Decimal(scale) => {
+                let places = (self.places as u8).min(scale);
+                let one = 10i64.pow((scale - places).into());
+                (NumberFormat(NumberKind::Decimal(places)), low / one, high / one)
+            }
+            _ => (*format, *low, *high),
+        });
+        narrowed.into_iter().find(|(_, low, high)| Width::of_range(*low, *high).is_some())
     }
 
     fn declare(&self, hierarchy: Option<&Path>, folder: &Path) -> String {
@@ -217,18 +199,13 @@ fn find_hierarchy(folder: &Path, column: &str, observed: &Observed) -> Result<Op
         .filter(|path| path.extension().is_some_and(|ending| ending == "csv"))
         .filter(|path| {
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            stem.strip_suffix(column)
-                .is_some_and(|before| before.is_empty() || before.ends_with(['_', '-', '.']))
+            stem.strip_suffix(column).is_some_and(|before| before.is_empty() || before.ends_with(['_', '-', '.']))
         })
         .collect();
     files.sort();
     for file in files {
         let hierarchy = read_hierarchy(&file)?;
-        if observed
-            .labels
-            .as_ref()
-            .is_some_and(|labels| labels.iter().all(|label| hierarchy.leaf(label).is_some()))
-        {
+        if observed.labels.as_ref().is_some_and(|labels| labels.iter().all(|label| hierarchy.leaf(label).is_some())) {
             return Ok(Some(file));
         }
     }
@@ -254,13 +231,6 @@ fn quoted(text: &str) -> String {
 
 /// A TOML key, quoted only where it must be.
 fn key(name: &str) -> String {
-    let bare = !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if bare {
-        name.to_owned()
-    } else {
-        serde_json::Value::from(name).to_string()
-    }
+    let bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if bare { name.to_owned() } else { serde_json::Value::from(name).to_string() }
 }

@@ -54,9 +54,9 @@ pub fn encrypt_file(
     for field in reader.schema.fields() {
         let plan = plan_column(input, keys, declaration, field, reader.is_typed())?;
         fields.push(match &plan {
-            Plan::Encrypt(codec) => codec
-                .encrypted_field(keys.seal(), field.name())
-                .map_err(OwnerError::column(input, field.name()))?,
+            Plan::Encrypt(codec) => {
+                codec.encrypted_field(keys.seal(), field.name()).map_err(OwnerError::column(input, field.name()))?
+            }
             Plan::Keep(data_type) => field.as_ref().clone().with_data_type(data_type.clone()),
         });
         plans.push(plan);
@@ -67,12 +67,8 @@ pub fn encrypt_file(
     let encrypted = plans.iter().filter(|plan| matches!(plan, Plan::Encrypt(_))).count();
     let step = |batch: RecordBatch, before: usize| {
         let seeded: Vec<StdRng> = plans.iter().map(|_| StdRng::from_rng(rng)).collect();
-        let columns = plans
-            .par_iter()
-            .zip(batch.columns())
-            .zip(seeded)
-            .zip(schema.fields().par_iter())
-            .map(|(((plan, array), mut rng), field)| {
+        let columns = plans.par_iter().zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
+            |(((plan, array), mut rng), field)| {
                 let bad = |fault: BadValue| OwnerError::Value {
                     file: input.to_owned(),
                     row: before + fault.row + 1,
@@ -84,50 +80,28 @@ pub fn encrypt_file(
                     Plan::Keep(data_type) => keep(array, data_type).map_err(bad),
                     Plan::Encrypt(codec) => {
                         let encoded = codec.encode(array).map_err(bad)?;
-                        encrypt_column(
-                            keys,
-                            codec.cell_type(),
-                            &encoded.messages,
-                            encoded.nulls.as_ref(),
-                            &mut rng,
-                        )
-                        .map(|cells| Arc::new(cells) as ArrayRef)
-                        .map_err(OwnerError::column(input, field.name()))
+                        encrypt_column(keys, codec.cell_type(), &encoded.messages, encoded.nulls.as_ref(), &mut rng)
+                            .map(|cells| Arc::new(cells) as ArrayRef)
+                            .map_err(OwnerError::column(input, field.name()))
                     }
                 }
-            });
+            },
+        );
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
     };
     let rows = transform(reader, writer, step, progress)?;
-    Ok(EncryptSummary {
-        rows,
-        encrypted,
-        clear: plans.len() - encrypted,
-    })
+    Ok(EncryptSummary { rows, encrypted, clear: plans.len() - encrypted })
 }
 
 fn check_names(input: &Path, reader: &TableReader, declaration: &Declaration) -> Result<(), OwnerError> {
-    let mismatch = |what: String| OwnerError::Mismatch {
-        file: input.to_owned(),
-        what,
-    };
+    let mismatch = |what: String| OwnerError::Mismatch { file: input.to_owned(), what };
     let declared: &BTreeMap<String, ColumnDeclaration> = &declaration.columns;
-    if let Some(name) = declared
-        .keys()
-        .find(|name| reader.schema.field_with_name(name).is_err())
-    {
-        return Err(mismatch(format!(
-            "the declared column `{name}` is missing; correct or remove [column.{name}]"
-        )));
+    if let Some(name) = declared.keys().find(|name| reader.schema.field_with_name(name).is_err()) {
+        return Err(mismatch(format!("the declared column `{name}` is missing; correct or remove [column.{name}]")));
     }
-    match reader
-        .schema
-        .fields()
-        .iter()
-        .find(|field| !declared.contains_key(field.name()))
-    {
+    match reader.schema.fields().iter().find(|field| !declared.contains_key(field.name())) {
         Some(field) => Err(mismatch(format!(
             "the column `{0}` is not declared; add [column.{0}], with kind = \"clear\" if it may stay readable",
             field.name()
@@ -151,10 +125,7 @@ fn plan_column(
     if matches!(CellType::of_field(field), Ok(Some(_))) && !matches!(column.kind, ColumnKind::Clear(_)) {
         let what =
             format!("the column `{name}` is encrypted already; declare it as kind = \"clear\" to keep it as it is");
-        return Err(OwnerError::Mismatch {
-            file: input.to_owned(),
-            what,
-        });
+        return Err(OwnerError::Mismatch { file: input.to_owned(), what });
     }
     let source = typed.then_some(field.data_type());
     let codec = ColumnCodec::declared(keys, &declaration.table, name, column, source);
@@ -212,34 +183,20 @@ fn side_tables(
     let add = |side: &mut SideTables, name: String, cell_type: &CellType, messages: &[i64], rng: &mut _| {
         let fault = OwnerError::column(input, &name);
         let cells = encrypt_column(keys, cell_type, messages, None, rng).map_err(&fault)?;
-        let schema = Arc::new(Schema::new(vec![
-            cell_type.field("cell").map_err(|error| fault(error.into()))?,
-        ]));
+        let schema = Arc::new(Schema::new(vec![cell_type.field("cell").map_err(|error| fault(error.into()))?]));
         let table = RecordBatch::try_new(schema, vec![Arc::new(cells)]).map_err(OwnerError::arrow(input))?;
         drop(fault);
         side.insert(name, table);
         Ok::<_, OwnerError>(())
     };
     if declaration.zero_pool > 0 {
-        add(
-            &mut side,
-            SideTables::ZEROS.to_owned(),
-            &zero,
-            &vec![0; declaration.zero_pool],
-            rng,
-        )?;
+        add(&mut side, SideTables::ZEROS.to_owned(), &zero, &vec![0; declaration.zero_pool], rng)?;
     }
     for (name, dictionary) in &declaration.dictionaries {
         let table = SideTables::dictionary(name);
         let (lanes, messages) = encode_dictionary(dictionary, rng)?;
         let column = keys.column_id(&declaration.table, &table);
-        let cell_type = CellType {
-            kind: Kind::Text,
-            width: Width::FULL,
-            lanes,
-            column,
-            ..zero.clone()
-        };
+        let cell_type = CellType { kind: Kind::Text, width: Width::FULL, lanes, column, ..zero.clone() };
         add(&mut side, table, &cell_type, &messages, rng)?;
     }
     Ok(side)

@@ -105,43 +105,27 @@ pub enum OwnerError {
 impl OwnerError {
     /// An I/O error at a file.
     pub(crate) fn io(file: &Path) -> impl Fn(std::io::Error) -> Self + '_ {
-        move |source| Self::Io {
-            file: file.to_owned(),
-            source,
-        }
+        move |source| Self::Io { file: file.to_owned(), source }
     }
 
     /// Arrow's complaint about a file.
     pub(crate) fn arrow(file: &Path) -> impl Fn(ArrowError) -> Self + '_ {
-        move |error| Self::Unreadable {
-            file: file.to_owned(),
-            why: one_sentence(&error),
-        }
+        move |error| Self::Unreadable { file: file.to_owned(), why: one_sentence(&error) }
     }
 
     /// Parquet's complaint about a file.
     pub(crate) fn parquet(file: &Path) -> impl Fn(ParquetError) -> Self + '_ {
-        move |error| Self::Unreadable {
-            file: file.to_owned(),
-            why: one_sentence(&error),
-        }
+        move |error| Self::Unreadable { file: file.to_owned(), why: one_sentence(&error) }
     }
 
     /// A fault of a column's cells or keys.
     pub(crate) fn column<'a, E: Into<KeyError>>(file: &'a Path, column: &'a str) -> impl Fn(E) -> Self + 'a {
-        move |source| Self::Column {
-            file: file.to_owned(),
-            column: column.to_owned(),
-            source: source.into(),
-        }
+        move |source| Self::Column { file: file.to_owned(), column: column.to_owned(), source: source.into() }
     }
 
     /// A fault of a file's side tables.
     pub(crate) fn cell(file: &Path) -> impl Fn(CellError) -> Self + '_ {
-        move |error| Self::Unreadable {
-            file: file.to_owned(),
-            why: error.to_string(),
-        }
+        move |error| Self::Unreadable { file: file.to_owned(), why: error.to_string() }
     }
 }
 

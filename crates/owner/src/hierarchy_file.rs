@@ -17,13 +17,9 @@ pub(crate) fn read_hierarchy(file: &Path) -> Result<Hierarchy, OwnerError> {
     let first = text.lines().next().unwrap_or_default();
     let delimiter = if first.contains(';') { b';' } else { b',' };
     let format = Format::default().with_delimiter(delimiter);
-    let (schema, _) = format
-        .infer_schema(text.as_bytes(), Some(1))
-        .map_err(OwnerError::arrow(file))?;
+    let (schema, _) = format.infer_schema(text.as_bytes(), Some(1)).map_err(OwnerError::arrow(file))?;
     let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
-    let reader = ReaderBuilder::new(text_schema(&names))
-        .with_delimiter(delimiter)
-        .build(text.as_bytes());
+    let reader = ReaderBuilder::new(text_schema(&names)).with_delimiter(delimiter).build(text.as_bytes());
     let mut rows: Vec<Vec<String>> = Vec::new();
     for batch in reader.map_err(OwnerError::arrow(file))? {
         let batch = batch.map_err(OwnerError::arrow(file))?;

@@ -83,58 +83,40 @@ pub fn inspect_file(input: &Path, progress: &dyn Fn(Progress)) -> Result<Inspect
         let batch = batch?;
         for ((column, count), field) in batch.columns().iter().zip(&mut counts).zip(batch.schema().fields()) {
             if let Some(count) = count {
-                count
-                    .add(column, rows)
-                    .map_err(OwnerError::column(input, field.name()))?;
+                count.add(column, rows).map_err(OwnerError::column(input, field.name()))?;
             }
         }
         rows += batch.num_rows();
-        progress(Progress {
-            rows: rows as u64,
-            per_mille: reader.per_mille(),
-        });
+        progress(Progress { rows: rows as u64, per_mille: reader.per_mille() });
     }
     let side_tables = reader.side_tables.iter();
-    let side_tables = side_tables.map(|(name, table)| SideTableInspection {
-        name: name.to_owned(),
-        entries: table.num_rows(),
-    });
-    let columns = reader
-        .schema
-        .fields()
-        .iter()
-        .zip(counts)
-        .enumerate()
-        .map(|(at, (field, count))| {
-            let stored = reader.parquet.as_ref().filter(|_| rows > 0).map(|metadata| {
-                let bytes = metadata
-                    .row_groups()
-                    .iter()
-                    .filter_map(|group| Some(group.columns().get(at)?.compressed_size()));
-                bytes.sum::<i64>() as f64 / rows as f64
-            });
-            let has = |key: &str| field.metadata().contains_key(key);
-            let cells = count.as_ref().map_or(0, |count| count.cells);
-            ColumnInspection {
-                name: field.name().clone(),
-                kind: count.as_ref().map_or_else(
-                    || field.data_type().to_string(),
-                    |count| count.cell_type.kind.to_string(),
-                ),
-                encrypted: count.is_some(),
-                nulls: count.as_ref().map_or(0, |count| count.nulls),
-                chunks: count.as_ref().map_or(0, |count| count.seeds.len()),
-                arrow_bytes: count
-                    .as_ref()
-                    .map_or(0.0, |count| count.bytes as f64 / cells.max(1) as f64),
-                parquet_bytes: stored,
-                noise: count.as_ref().map_or(0, |count| count.noise),
-                noise_limit: Noise::LIMIT - 1,
-                bounds: has(CONSTANTS_METADATA_KEY),
-                note: has(SEALED_METADATA_KEY),
-                cell_type: count.map(|count| count.cell_type),
-            }
+    let side_tables =
+        side_tables.map(|(name, table)| SideTableInspection { name: name.to_owned(), entries: table.num_rows() });
+    let columns = reader.schema.fields().iter().zip(counts).enumerate().map(|(at, (field, count))| {
+        let stored = reader.parquet.as_ref().filter(|_| rows > 0).map(|metadata| {
+            let bytes =
+                metadata.row_groups().iter().filter_map(|group| Some(group.columns().get(at)?.compressed_size()));
+            bytes.sum::<i64>() as f64 / rows as f64
         });
+        let has = |key: &str| field.metadata().contains_key(key);
+        let cells = count.as_ref().map_or(0, |count| count.cells);
+        ColumnInspection {
+            name: field.name().clone(),
+            kind: count
+                .as_ref()
+                .map_or_else(|| field.data_type().to_string(), |count| count.cell_type.kind.to_string()),
+            encrypted: count.is_some(),
+            nulls: count.as_ref().map_or(0, |count| count.nulls),
+            chunks: count.as_ref().map_or(0, |count| count.seeds.len()),
+            arrow_bytes: count.as_ref().map_or(0.0, |count| count.bytes as f64 / cells.max(1) as f64),
+            parquet_bytes: stored,
+            noise: count.as_ref().map_or(0, |count| count.noise),
+            noise_limit: Noise::LIMIT - 1,
+            bounds: has(CONSTANTS_METADATA_KEY),
+            note: has(SEALED_METADATA_KEY),
+            cell_type: count.map(|count| count.cell_type),
+        }
+    });
     Ok(Inspection {
         file_bytes,
         rows: rows as u64,
@@ -156,15 +138,7 @@ struct Count {
 
 impl Count {
     fn new(cell_type: CellType) -> Self {
-        Self {
-            cell_type,
-            scratch: Cell::scratch(),
-            seeds: HashSet::new(),
-            cells: 0,
-            nulls: 0,
-            bytes: 0,
-            noise: 0,
-        }
+        Self { cell_type, scratch: Cell::scratch(), seeds: HashSet::new(), cells: 0, nulls: 0, bytes: 0, noise: 0 }
     }
 
     fn add(&mut self, array: &dyn Array, before: usize) -> Result<(), KeyError> {
@@ -174,10 +148,7 @@ impl Count {
                 self.nulls += 1;
                 continue;
             };
-            let fault = |source| KeyError::Row {
-                row: before + row,
-                source,
-            };
+            let fault = |source| KeyError::Row { row: before + row, source };
             self.scratch.read(bytes).map_err(fault)?;
             let (expected, found): (KeyId, KeyId) = (self.cell_type.key, self.scratch.key_id());
             if expected != found {

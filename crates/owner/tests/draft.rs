@@ -85,16 +85,11 @@ fn kinds_ranges_and_categories_are_seen() {
 #[test]
 fn a_draft_encrypts_its_data() {
     // Decimals come back with all their places.
-    let data = DATA
-        .replace(",1.5,", ",1.50,")
-        .replace(",3,true", ",3.00,true")
-        .replace(",4,true", ",4.00,true");
+    let data = DATA.replace(",1.5,", ",1.50,").replace(",3,true", ",3.00,true").replace(",4,true", ",4.00,true");
     let folder = Folder::new(&[("visits.csv", &data)]);
     let draft = draft_declaration(&folder.at("visits.csv"), &DraftOptions::default(), &|_| ()).unwrap();
     folder.write("visits.toml", &draft);
-    folder
-        .encrypt("visits.csv", "visits.toml", "visits.veil.parquet")
-        .unwrap();
+    folder.encrypt("visits.csv", "visits.toml", "visits.veil.parquet").unwrap();
     folder.decrypt("visits.veil.parquet", "back.csv").unwrap();
     assert_same_file(&folder.at("visits.csv"), &folder.at("back.csv"));
 }
@@ -108,32 +103,19 @@ fn hierarchies_are_found_by_name_and_content() {
         ("id.csv", "1,*\n"),
     ]);
     let at = folder.at("");
-    let options = DraftOptions {
-        hierarchies: Some(at.clone()),
-        table: Some("v 1".to_owned()),
-        folder: at,
-    };
+    let options = DraftOptions { hierarchies: Some(at.clone()), table: Some("v 1".to_owned()), folder: at };
     let draft = draft_declaration(&folder.at("visits.csv"), &options, &|_| ()).unwrap();
     assert!(draft.contains("name = \"v 1\""), "{draft}");
-    assert!(
-        draft.contains("[column.colour]\nkind = \"category\"\nhierarchy = \"my_colour.csv\""),
-        "{draft}"
-    );
+    assert!(draft.contains("[column.colour]\nkind = \"category\"\nhierarchy = \"my_colour.csv\""), "{draft}");
     assert!(draft.contains("[column.answer]\nkind = \"binary\""), "{draft}");
     assert!(draft.contains("[column.id]\nkind = \"integer\""), "{draft}");
 }
 
 #[test]
 fn wide_numbers_and_odd_names_become_text_and_quoted_keys() {
-    let folder = Folder::new(&[(
-        "x.csv",
-        "phone number,\"a\"\"b\"\n491701234567,1\n491701234568,2\n491701234569,3\n",
-    )]);
+    let folder = Folder::new(&[("x.csv", "phone number,\"a\"\"b\"\n491701234567,1\n491701234568,2\n491701234569,3\n")]);
     let draft = draft_declaration(&folder.at("x.csv"), &DraftOptions::default(), &|_| ()).unwrap();
-    assert!(
-        draft.contains("[column.\"phone number\"]\nkind = \"text\"\nmax_length = 12"),
-        "{draft}"
-    );
+    assert!(draft.contains("[column.\"phone number\"]\nkind = \"text\"\nmax_length = 12"), "{draft}");
     folder.write("x.toml", &draft);
     folder.encrypt("x.csv", "x.toml", "x.veil.arrow").unwrap();
 }

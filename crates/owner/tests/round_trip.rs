@@ -67,11 +67,7 @@ Zoë,127,21474836.47,9999-12-31,2038-01-19T03:14:07,false,yes,Rome,south
 ";
 
 fn folder() -> Folder {
-    Folder::new(&[
-        ("people.toml", EVERY_KIND),
-        ("city.csv", CITIES),
-        ("people.csv", PEOPLE),
-    ])
+    Folder::new(&[("people.toml", EVERY_KIND), ("city.csv", CITIES), ("people.csv", PEOPLE)])
 }
 
 #[test]
@@ -90,15 +86,8 @@ fn hidden_nulls_come_back_and_do_not_show() {
     let folder = folder();
     let declaration = EVERY_KIND.replace("name = \"people\"", "name = \"people\"\nhide_nulls = true");
     folder.write("hidden.toml", &declaration);
-    folder
-        .encrypt("people.csv", "hidden.toml", "people.veil.parquet")
-        .unwrap();
-    for column in folder
-        .inspect("people.veil.parquet")
-        .columns
-        .iter()
-        .filter(|column| column.encrypted)
-    {
+    folder.encrypt("people.csv", "hidden.toml", "people.veil.parquet").unwrap();
+    for column in folder.inspect("people.veil.parquet").columns.iter().filter(|column| column.encrypted) {
         assert_eq!(column.nulls, 0, "{}", column.name);
     }
     folder.decrypt("people.veil.parquet", "back.csv").unwrap();
@@ -110,48 +99,29 @@ fn hidden_nulls_come_back_and_do_not_show() {
 fn typed_files_come_back_in_their_types() {
     let folder = folder();
     let cities = StringDictionaryBuilder::<arrow::datatypes::Int32Type>::new();
-    let cities = [Some("Rome"), None, Some("Lyon")]
-        .into_iter()
-        .fold(cities, |mut builder, city| {
-            builder.append_option(city);
-            builder
-        });
+    let cities = [Some("Rome"), None, Some("Lyon")].into_iter().fold(cities, |mut builder, city| {
+        builder.append_option(city);
+        builder
+    });
     let mut cities = cities;
     let columns: Vec<(&str, ArrayRef)> = vec![
-        (
-            "name",
-            Arc::new(LargeStringArray::from(vec![Some("Anna"), None, Some("")])),
-        ),
+        ("name", Arc::new(LargeStringArray::from(vec![Some("Anna"), None, Some("")]))),
         ("age", Arc::new(Int8Array::from(vec![Some(-128), Some(127), None]))),
-        (
-            "salary",
-            Arc::new(Float64Array::from(vec![Some(0.1), Some(-2.5), None])),
-        ),
-        (
-            "born",
-            Arc::new(Date64Array::from(vec![Some(0), Some(86_400_000), None])),
-        ),
+        ("salary", Arc::new(Float64Array::from(vec![Some(0.1), Some(-2.5), None]))),
+        ("born", Arc::new(Date64Array::from(vec![Some(0), Some(86_400_000), None]))),
         (
             "seen",
             Arc::new(
                 TimestampMicrosecondArray::from(vec![Some(1_000_000), None, Some(-5_000_000)]).with_timezone("+02:00"),
             ),
         ),
-        (
-            "member",
-            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
-        ),
-        (
-            "smoker",
-            Arc::new(StringViewArray::from(vec![Some("yes"), Some("no"), None])),
-        ),
+        ("member", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),
+        ("smoker", Arc::new(StringViewArray::from(vec![Some("yes"), Some("no"), None]))),
         ("city", Arc::new(cities.finish())),
         ("region", Arc::new(UInt16Array::from(vec![1, 2, 3]))),
     ];
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|(name, array)| Field::new(*name, array.data_type().clone(), true))
-        .collect();
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new(schema, columns.into_iter().map(|(_, array)| array).collect()).unwrap();
     folder.write_arrow("typed.arrow", &batch);
@@ -189,9 +159,7 @@ fn an_empty_table_is_a_table() {
     let folder = folder();
     let header = PEOPLE.lines().next().unwrap().to_owned() + "\n";
     folder.write("empty.csv", &header);
-    folder
-        .encrypt("empty.csv", "people.toml", "empty.veil.parquet")
-        .unwrap();
+    folder.encrypt("empty.csv", "people.toml", "empty.veil.parquet").unwrap();
     folder.decrypt("empty.veil.parquet", "back.parquet").unwrap();
     assert_eq!(folder.inspect("empty.veil.parquet").rows, 0);
 }
@@ -218,32 +186,15 @@ fn side_tables_travel_along() {
     for encrypted in ["side.veil.parquet", "side.veil.arrow"] {
         folder.encrypt("people.csv", "side.toml", encrypted).unwrap();
         let tables = folder.inspect(encrypted).side_tables;
-        let tables: Vec<(&str, usize)> = tables
-            .iter()
-            .map(|table| (table.name.as_str(), table.entries))
-            .collect();
+        let tables: Vec<(&str, usize)> = tables.iter().map(|table| (table.name.as_str(), table.entries)).collect();
         assert_eq!(tables, [("dictionary.names", 64), ("zeros", 5000)]);
         let names = folder.decrypt_side_table(encrypted, "dictionary.names");
-        assert!(
-            names
-                .iter()
-                .all(|name| ["Ada", "Grace", "Barbara-Henriette"].contains(&name.as_str())),
-            "{names:?}"
-        );
-        assert!(
-            ["Ada", "Grace", "Barbara-Henriette"]
-                .iter()
-                .all(|name| names.iter().any(|n| n == name))
-        );
+        assert!(names.iter().all(|name| ["Ada", "Grace", "Barbara-Henriette"].contains(&name.as_str())), "{names:?}");
+        assert!(["Ada", "Grace", "Barbara-Henriette"].iter().all(|name| names.iter().any(|n| n == name)));
     }
     folder.write("side.toml", &declaration.replace("pad_to = 64", "pad_to = 2"));
-    let error = folder
-        .encrypt("people.csv", "side.toml", "no.veil.parquet")
-        .unwrap_err();
-    assert!(
-        error.to_string().ends_with("it has 3 entries, more than pad_to = 2"),
-        "{error}"
-    );
+    let error = folder.encrypt("people.csv", "side.toml", "no.veil.parquet").unwrap_err();
+    assert!(error.to_string().ends_with("it has 3 entries, more than pad_to = 2"), "{error}");
 }
 
 #[test]
@@ -254,10 +205,7 @@ fn adult_comes_back_to_the_byte() {
         return;
     }
     let folder = folder();
-    let options = veil_owner::DraftOptions {
-        hierarchies: Some(data.join("hierarchies")),
-        ..Default::default()
-    };
+    let options = veil_owner::DraftOptions { hierarchies: Some(data.join("hierarchies")), ..Default::default() };
     let draft = veil_owner::draft_declaration(&data.join("adult.csv"), &options, &|_| ()).unwrap();
     assert_eq!(draft.matches("hierarchy = ").count(), 8, "{draft}");
     folder.write("adult.toml", &draft);
@@ -276,10 +224,7 @@ fn adult_comes_back_to_the_byte() {
     assert_same_file(&data.join("adult.csv"), &folder.at("back.csv"));
     for column in folder.inspect("adult.veil.parquet").columns {
         if column.kind == "integer" {
-            assert!(
-                column.arrow_bytes <= 64.0 && column.parquet_bytes.unwrap() <= 32.0,
-                "{column:?}"
-            );
+            assert!(column.arrow_bytes <= 64.0 && column.parquet_bytes.unwrap() <= 32.0, "{column:?}");
         }
     }
 }
@@ -288,20 +233,13 @@ fn adult_comes_back_to_the_byte() {
 fn nothing_is_overwritten_unasked_and_nothing_half_written_stays() {
     let folder = folder();
     folder.write("out.veil.parquet", "precious");
-    let error = folder
-        .encrypt("people.csv", "people.toml", "out.veil.parquet")
-        .unwrap_err();
+    let error = folder.encrypt("people.csv", "people.toml", "out.veil.parquet").unwrap_err();
     assert!(matches!(error, OwnerError::Exists(_)), "{error}");
-    assert_eq!(
-        std::fs::read_to_string(folder.at("out.veil.parquet")).unwrap(),
-        "precious"
-    );
+    assert_eq!(std::fs::read_to_string(folder.at("out.veil.parquet")).unwrap(), "precious");
 
     let before = folder.names();
     folder.write("people.csv", &PEOPLE.replace("127", "128"));
-    folder
-        .encrypt("people.csv", "people.toml", "new.veil.parquet")
-        .unwrap_err();
+    folder.encrypt("people.csv", "people.toml", "new.veil.parquet").unwrap_err();
     assert_eq!(folder.names(), before);
 }
 
@@ -310,14 +248,8 @@ fn clear_columns_take_their_declared_type() {
     let folder = folder();
     let declaration = EVERY_KIND.replace("kind = \"clear\"", "kind = \"clear\"\ntype = \"Int64\"");
     folder.write("people.toml", &declaration);
-    let error = folder
-        .encrypt("people.csv", "people.toml", "no.veil.arrow")
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("row 1, column region: `north` is not of the declared type Int64"),
-        "{error}"
-    );
+    let error = folder.encrypt("people.csv", "people.toml", "no.veil.arrow").unwrap_err().to_string();
+    assert!(error.contains("row 1, column region: `north` is not of the declared type Int64"), "{error}");
     for (at, region) in ["north", "south", "\"x, y\"", "west"].iter().enumerate() {
         let text = std::fs::read_to_string(folder.at("people.csv")).unwrap();
         folder.write("people.csv", &text.replace(region, &at.to_string()));

@@ -125,10 +125,7 @@ impl Hierarchy {
                 match parents[level].insert(label, parent) {
                     None => children[level + 1].entry(parent).or_default().push(label),
                     Some(_) if level == 0 => {
-                        return Err(HierarchyError::RepeatedLeaf {
-                            row: number + 1,
-                            leaf: label.to_owned(),
-                        });
+                        return Err(HierarchyError::RepeatedLeaf { row: number + 1, leaf: label.to_owned() });
                     }
                     Some(before) if before != parent => {
                         return Err(HierarchyError::TwoParents {
@@ -144,51 +141,31 @@ impl Hierarchy {
             }
         }
         let root = first[depth - 1].as_str();
-        let mut levels = vec![vec![Node {
-            label: root.to_owned(),
-            parent: 0,
-            first_leaf: 0,
-            leaf_count: 0,
-        }]];
+        let mut levels = vec![vec![Node { label: root.to_owned(), parent: 0, first_leaf: 0, leaf_count: 0 }]];
         for level in (1..depth).rev() {
             let above = &levels[levels.len() - 1];
             let below = above.iter().enumerate().flat_map(|(parent, node)| {
                 let labels = children[level].get(node.label.as_str()).into_iter().flatten();
-                labels.map(move |label| Node {
-                    label: (*label).to_owned(),
-                    parent,
-                    first_leaf: 0,
-                    leaf_count: 0,
-                })
+                labels.map(move |label| Node { label: (*label).to_owned(), parent, first_leaf: 0, leaf_count: 0 })
             });
             levels.push(below.collect());
         }
         levels.reverse();
         count_leaves(&mut levels);
-        let leaves = levels[0]
-            .iter()
-            .enumerate()
-            .map(|(number, leaf)| (leaf.label.clone(), number))
-            .collect();
+        let leaves = levels[0].iter().enumerate().map(|(number, leaf)| (leaf.label.clone(), number)).collect();
         Ok(Self { levels, leaves })
     }
 
     /// Leaves directly below the root `*`.
     pub fn flat<S: AsRef<str>>(labels: &[S]) -> Result<Self, HierarchyError> {
-        let rows: Vec<_> = labels
-            .iter()
-            .map(|label| vec![label.as_ref().to_owned(), "*".to_owned()])
-            .collect();
+        let rows: Vec<_> = labels.iter().map(|label| vec![label.as_ref().to_owned(), "*".to_owned()]).collect();
         Self::from_rows(&rows)
     }
 
     /// The rows again, leaf first, in depth-first order.
     pub fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
-        (0..self.leaf_count()).map(|leaf| {
-            (0..self.level_count())
-                .filter_map(|level| self.label(self.ancestor(leaf, level)?))
-                .collect()
-        })
+        (0..self.leaf_count())
+            .map(|leaf| (0..self.level_count()).filter_map(|level| self.label(self.ancestor(leaf, level)?)).collect())
     }
 
     /// Levels, leaves and root included.
@@ -209,11 +186,7 @@ impl Hierarchy {
     /// A leaf's ancestor on a level; on level 0 the leaf itself.
     pub fn ancestor(&self, leaf: usize, level: usize) -> Option<NodeId> {
         self.levels.get(level)?;
-        let number = self
-            .levels
-            .iter()
-            .take(level)
-            .try_fold(leaf, |at, nodes| Some(nodes.get(at)?.parent))?;
+        let number = self.levels.iter().take(level).try_fold(leaf, |at, nodes| Some(nodes.get(at)?.parent))?;
         Some(NodeId { level, number })
     }
 
@@ -245,18 +218,10 @@ impl Hierarchy {
         }
         // Rounded to nearest; steps are at least span / position >= 1, so no two leaves coincide.
         let scaled = |at: u64| {
-            if position == 0 {
-                0
-            } else {
-                (at * span + position / 2) / position
-            }
+            if position == 0 { 0 } else { (at * span + position / 2) / position }
         };
         let of_node = |node: &Node| scaled(positions[node.first_leaf]) as i64;
-        let numbers: Vec<Vec<i64>> = self
-            .levels
-            .iter()
-            .map(|nodes| nodes.iter().map(of_node).collect())
-            .collect();
+        let numbers: Vec<Vec<i64>> = self.levels.iter().map(|nodes| nodes.iter().map(of_node).collect()).collect();
         Ok(Representatives { bits, numbers })
     }
 
@@ -294,18 +259,12 @@ impl Representatives {
 
 fn check_row(first: &[String], row: &[String], number: usize) -> Result<(), HierarchyError> {
     if row.len() != first.len() {
-        return Err(HierarchyError::Ragged {
-            row: number,
-            expected: first.len(),
-            found: row.len(),
-        });
+        return Err(HierarchyError::Ragged { row: number, expected: first.len(), found: row.len() });
     }
     match (first.last(), row.last()) {
-        (Some(expected), Some(found)) if expected != found => Err(HierarchyError::TwoRoots {
-            row: number,
-            expected: expected.clone(),
-            found: found.clone(),
-        }),
+        (Some(expected), Some(found)) if expected != found => {
+            Err(HierarchyError::TwoRoots { row: number, expected: expected.clone(), found: found.clone() })
+        }
         _ => Ok(()),
     }
 }
@@ -330,9 +289,7 @@ mod tests {
     use super::*;
 
     fn rows(text: &str) -> Vec<Vec<String>> {
-        text.lines()
-            .map(|line| line.trim().split(',').map(str::to_owned).collect())
-            .collect()
+        text.lines().map(|line| line.trim().split(',').map(str::to_owned).collect()).collect()
     }
 
     fn education() -> Hierarchy {
@@ -354,10 +311,7 @@ mod tests {
         assert_eq!(tree.leaf("Masters"), Some(2));
         assert_eq!(tree.leaf("PhD"), None);
         let higher = tree.ancestor(2, 2).unwrap();
-        assert_eq!(
-            (tree.label(higher), tree.leaves_below(higher)),
-            (Some("Higher"), Some(3))
-        );
+        assert_eq!((tree.label(higher), tree.leaves_below(higher)), (Some("Higher"), Some(3)));
         assert_eq!(tree.leaves_below(NodeId { level: 3, number: 0 }), Some(5));
         assert_eq!(tree.ancestor(2, 4), None);
         assert_eq!(tree.ancestor(5, 1), None);
@@ -366,14 +320,10 @@ mod tests {
     #[test]
     fn representatives_span_the_same_interval() {
         let even = education().representatives(Spacing::Even).unwrap();
-        let leaves: Vec<_> = (0..5)
-            .map(|number| even.of(NodeId { level: 0, number }).unwrap())
-            .collect();
+        let leaves: Vec<_> = (0..5).map(|number| even.of(NodeId { level: 0, number }).unwrap()).collect();
         assert_eq!(leaves, [0, 8192, 16384, 24575, 32767]);
         let apart = education().representatives(Spacing::Apart).unwrap();
-        let leaves: Vec<_> = (0..5)
-            .map(|number| apart.of(NodeId { level: 0, number }).unwrap())
-            .collect();
+        let leaves: Vec<_> = (0..5).map(|number| apart.of(NodeId { level: 0, number }).unwrap()).collect();
         // Steps 1, 2, 3, 1 of 7: siblings, cousins, other halves of the tree, siblings.
         assert_eq!(leaves, [0, 4681, 14043, 28086, 32767]);
         assert_eq!(apart.of(NodeId { level: 2, number: 1 }), Some(28086));
@@ -397,26 +347,16 @@ mod tests {
     #[test]
     fn large_hierarchies_widen() {
         let labels: Vec<String> = (0..40_000).map(|i| i.to_string()).collect();
-        let numbers = Hierarchy::flat(&labels)
-            .unwrap()
-            .representatives(Spacing::Even)
-            .unwrap();
+        let numbers = Hierarchy::flat(&labels).unwrap().representatives(Spacing::Even).unwrap();
         assert_eq!(numbers.bits(), 24);
-        let all: Vec<_> = (0..40_000)
-            .map(|number| numbers.of(NodeId { level: 0, number }).unwrap())
-            .collect();
+        let all: Vec<_> = (0..40_000).map(|number| numbers.of(NodeId { level: 0, number }).unwrap()).collect();
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]
     fn a_single_leaf_is_a_tree() {
         let tree = Hierarchy::flat(&["only"]).unwrap();
-        assert_eq!(
-            tree.representatives(Spacing::Even)
-                .unwrap()
-                .of(NodeId { level: 0, number: 0 }),
-            Some(0)
-        );
+        assert_eq!(tree.representatives(Spacing::Even).unwrap().of(NodeId { level: 0, number: 0 }), Some(0));
     }
 
     #[test]
@@ -424,34 +364,14 @@ mod tests {
         let refused = |text: &str| Hierarchy::from_rows(&rows(text)).unwrap_err();
         assert_eq!(Hierarchy::from_rows(&[]), Err(HierarchyError::Empty));
         assert_eq!(refused("a"), HierarchyError::TooFlat(1));
-        assert_eq!(
-            refused("a,*\nb,x,*"),
-            HierarchyError::Ragged {
-                row: 2,
-                expected: 2,
-                found: 3
-            }
-        );
-        assert_eq!(
-            refused("a,*\na,*"),
-            HierarchyError::RepeatedLeaf {
-                row: 2,
-                leaf: "a".into()
-            }
-        );
+        assert_eq!(refused("a,*\nb,x,*"), HierarchyError::Ragged { row: 2, expected: 2, found: 3 });
+        assert_eq!(refused("a,*\na,*"), HierarchyError::RepeatedLeaf { row: 2, leaf: "a".into() });
         assert_eq!(
             refused("a,x,*\nb,*,any"),
-            HierarchyError::TwoRoots {
-                row: 2,
-                expected: "*".into(),
-                found: "any".into()
-            }
+            HierarchyError::TwoRoots { row: 2, expected: "*".into(), found: "any".into() }
         );
         let two = refused("a,x,north,*\nb,x,south,*");
-        assert!(
-            matches!(&two, HierarchyError::TwoParents { row: 2, level: 1, .. }),
-            "{two}"
-        );
+        assert!(matches!(&two, HierarchyError::TwoParents { row: 2, level: 1, .. }), "{two}");
         assert!(two.to_string().contains("`south`"), "{two}");
     }
 }

@@ -28,11 +28,7 @@ impl CategoryCodec {
             .flat_map(|leaf| (0..levels).map(move |level| (leaf, level)))
             .filter_map(|(leaf, level)| representatives.of(hierarchy.ancestor(leaf, level)?))
             .collect();
-        Ok(Self {
-            hierarchy,
-            representatives,
-            lanes,
-        })
+        Ok(Self { hierarchy, representatives, lanes })
     }
 
     pub(crate) fn lanes(&self) -> u8 {
@@ -45,10 +41,7 @@ impl CategoryCodec {
 
     /// Appends the lanes; the error completes the sentence "`value` ...".
     pub(crate) fn encode(&self, label: &str, messages: &mut Vec<i64>) -> Result<(), String> {
-        let leaf = self
-            .hierarchy
-            .leaf(label)
-            .ok_or("is not a leaf of the hierarchy; add it there or correct it")?;
+        let leaf = self.hierarchy.leaf(label).ok_or("is not a leaf of the hierarchy; add it there or correct it")?;
         let levels = self.hierarchy.level_count();
         messages.extend_from_slice(&self.lanes[leaf * levels..][..levels]);
         Ok(())
@@ -70,11 +63,7 @@ mod tests {
     use super::*;
 
     fn codec() -> CategoryCodec {
-        let rows = [
-            ["Paris", "France", "*"],
-            ["Lyon", "France", "*"],
-            ["Rome", "Italy", "*"],
-        ];
+        let rows = [["Paris", "France", "*"], ["Lyon", "France", "*"], ["Rome", "Italy", "*"]];
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
         CategoryCodec::new(Arc::new(Hierarchy::from_rows(&rows).unwrap()), Spacing::Even).unwrap()
     }

@@ -14,6 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
+use arrow::error::ArrowError;
 use veil_cells::{
     CONSTANTS_METADATA_KEY, CellError, CellType, ColumnConstants, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, Width,
 };
@@ -77,11 +78,7 @@ impl ColumnCodec {
             unit: Default::default(),
             fraction_bits: 0,
             lanes: 1,
-            nulls: if declaration.hide_nulls {
-                Nulls::Hidden
-            } else {
-                Nulls::Public
-            },
+            nulls: if declaration.hide_nulls { Nulls::Hidden } else { Nulls::Public },
             tag: declaration.identifier,
             bounds: None,
             weight: declaration.weight,
@@ -97,11 +94,7 @@ impl ColumnCodec {
                 cell_type.unit = format.unit();
                 cell_type.bounds = declaration.public_range.then_some((*low, *high));
                 bounds = Some((*low, *high));
-                Values::Number {
-                    format: *format,
-                    low: *low,
-                    high: *high,
-                }
+                Values::Number { format: *format, low: *low, high: *high }
             }
             ColumnKind::Binary(labels) => {
                 cell_type.kind = Kind::Binary;
@@ -128,13 +121,8 @@ impl ColumnCodec {
             constants = Some(encrypt_constants(keys, &cell_type, low, high)?);
         }
         let tagger = declaration.identifier.then(|| keys.tag().column(table, name));
-        Ok(Some(Self {
-            cell_type,
-            note,
-            values,
-            constants,
-            tagger,
-        }))
+        let note = note.with_type(&cell_type);
+        Ok(Some(Self { cell_type, note, values, constants, tagger }))
     }
 
     /// For decrypting a field; `None` if it is clear.
@@ -143,13 +131,13 @@ impl ColumnCodec {
             return Ok(None);
         };
         if cell_type.key != keys.key_id() {
-            return Err(CellError::WrongKey {
-                expected: keys.key_id(),
-                found: cell_type.key,
-            }
-            .into());
+            return Err(CellError::WrongKey { expected: keys.key_id(), found: cell_type.key }.into());
         }
         let note = ColumnNote::open(keys.seal(), &cell_type, field)?;
+        if !note.agrees_with(&cell_type) {
+            let text = "its public type is not the one that it was encrypted with".to_owned();
+            return Err(CellError::NotACellColumn(text).into());
+        }
         let missing = |what: &str| CellError::NotACellColumn(format!("its {what} did not travel with it"));
         let values = match cell_type.kind {
             Kind::Text => Values::Text(TextCodec::of_lanes(cell_type.lanes)),
@@ -158,19 +146,9 @@ impl ColumnCodec {
                 let (hierarchy, spacing) = note.hierarchy().ok_or_else(|| missing("hierarchy"))?;
                 Values::Category(CategoryCodec::new(hierarchy.into(), spacing)?)
             }
-            _ => Values::Number {
-                format: NumberFormat::of_type(&cell_type),
-                low: i64::MIN,
-                high: i64::MAX,
-            },
+            _ => Values::Number { format: NumberFormat::of_type(&cell_type), low: i64::MIN, high: i64::MAX },
         };
-        Ok(Some(Self {
-            cell_type,
-            note,
-            values,
-            constants: None,
-            tagger: None,
-        }))
+        Ok(Some(Self { cell_type, note, values, constants: None, tagger: None }))
     }
 
     /// The column's public type.
@@ -203,11 +181,8 @@ impl ColumnCodec {
             let value = value.to_string();
             move |why| BadValue { row, value, why }
         };
-        let unprintable = |error: arrow::error::ArrowError| BadValue {
-            row: 0,
-            value: array.data_type().to_string(),
-            why: error.to_string(),
-        };
+        let unprintable =
+            |error: ArrowError| BadValue { row: 0, value: array.data_type().to_string(), why: error.to_string() };
         // Whole numbers need no detour through text.
         let integers = match (&self.values, array.data_type()) {
             (Values::Number { format, .. }, data_type) if data_type.is_integer() && format.is_integer() => {
@@ -215,12 +190,13 @@ impl ColumnCodec {
             }
             _ => None,
         };
-        let texts = match &integers {
-            Some(_) => StringArray::new_null(0),
-            None => cast(array, &DataType::Utf8)
-                .map_err(unprintable)?
-                .as_string::<i32>()
-                .clone(),
+        let texts = match (&integers, array.data_type()) {
+            (Some(_), _) => StringArray::new_null(0),
+            // Arrow prints it with a time of day, which a date has not.
+            (None, DataType::Date64) => {
+                print(&cast(array, &DataType::Date32).map_err(unprintable)?).map_err(unprintable)?
+            }
+            (None, _) => print(array).map_err(unprintable)?,
         };
         for row in 0..array.len() {
             let start = messages.len();
@@ -252,31 +228,20 @@ impl ColumnCodec {
             messages.extend(lanes.nulls.then_some(0));
             messages.extend(tag);
         }
-        let nulls = (self.cell_type.nulls == Nulls::Public)
-            .then(|| array.logical_nulls())
-            .flatten();
-        Ok(Encoded {
-            messages,
-            nulls: nulls.filter(|nulls| nulls.null_count() > 0),
-        })
+        let nulls = (self.cell_type.nulls == Nulls::Public).then(|| array.logical_nulls()).flatten();
+        Ok(Encoded { messages, nulls: nulls.filter(|nulls| nulls.null_count() > 0) })
     }
 
     /// Messages into values.
     pub(crate) fn decode(&self, column: &DecryptedColumn) -> Result<ArrayRef, KeyError> {
         let value_lanes = usize::from(self.cell_type.lanes);
         let hidden = (self.cell_type.nulls == Nulls::Hidden).then(|| {
-            let present = column
-                .messages
-                .chunks_exact(column.lanes)
-                .map(|row| row[value_lanes] == 0);
+            let present = column.messages.chunks_exact(column.lanes).map(|row| row[value_lanes] == 0);
             NullBuffer::new(BooleanBuffer::from_iter(present))
         });
         let nulls = NullBuffer::union(column.nulls.as_ref(), hidden.as_ref());
         let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-        let rows = column
-            .messages
-            .chunks_exact(column.lanes)
-            .map(|row| &row[..value_lanes]);
+        let rows = column.messages.chunks_exact(column.lanes).map(|row| &row[..value_lanes]);
         let labels = |decode: &dyn Fn(&[i64]) -> Result<String, CellError>| -> Result<ArrayRef, KeyError> {
             let values = rows.clone().enumerate().map(|(row, lanes)| match is_null(row) {
                 true => Ok(None),
@@ -287,20 +252,16 @@ impl ColumnCodec {
         let array = match &self.values {
             Values::Number { format, .. } => {
                 let fraction_bits = self.cell_type.fraction_bits;
-                let half = if fraction_bits == 0 {
-                    0
-                } else {
-                    1 << (fraction_bits - 1)
-                };
+                let half = if fraction_bits == 0 { 0 } else { 1 << (fraction_bits - 1) };
                 let numbers = rows.map(|lanes| (lanes[0] + half) >> fraction_bits).collect();
                 format.array(numbers, nulls.clone(), self.note.source().as_ref())?
             }
-            Values::Binary(names) => labels(
-                &|lanes| match usize::try_from(lanes[0]).ok().and_then(|at| names.get(at)) {
+            Values::Binary(names) => {
+                labels(&|lanes| match usize::try_from(lanes[0]).ok().and_then(|at| names.get(at)) {
                     Some(name) => Ok(name.clone()),
                     None => Err(no_value(self.cell_type.kind)),
-                },
-            )?,
+                })?
+            }
             Values::Text(text) => labels(&|lanes| text.decode(lanes))?,
             Values::Category(category) => labels(&|lanes| category.decode(lanes).map(str::to_owned))?,
         };
@@ -323,10 +284,7 @@ impl ColumnCodec {
             Values::Binary(labels) => match labels.iter().position(|label| label == value) {
                 Some(at) => messages.push(at as i64),
                 None => {
-                    return Err(format!(
-                        "is neither `{}` nor `{}`; correct it or `values`",
-                        labels[0], labels[1]
-                    ));
+                    return Err(format!("is neither `{}` nor `{}`; correct it or `values`", labels[0], labels[1]));
                 }
             },
             Values::Text(text) => text.encode(value, messages)?,
@@ -349,6 +307,11 @@ impl ColumnCodec {
     fn tag(&self, value: &[u8]) -> Option<i64> {
         self.tagger.as_ref().map(|tagger| tagger.tag(value))
     }
+}
+
+/// Values as Arrow prints them.
+fn print(array: &ArrayRef) -> Result<StringArray, ArrowError> {
+    Ok(cast(array, &DataType::Utf8)?.as_string::<i32>().clone())
 }
 
 /// A message that stands for no value of its column.

@@ -55,19 +55,11 @@ impl NumberFormat {
     }
 
     pub(crate) fn scale(self) -> u8 {
-        if let NumberKind::Decimal(scale) = self.0 {
-            scale
-        } else {
-            0
-        }
+        if let NumberKind::Decimal(scale) = self.0 { scale } else { 0 }
     }
 
     pub(crate) fn unit(self) -> TimeUnit {
-        if let NumberKind::Timestamp(unit) = self.0 {
-            unit
-        } else {
-            TimeUnit::Second
-        }
+        if let NumberKind::Timestamp(unit) = self.0 { unit } else { TimeUnit::Second }
     }
 
     pub(crate) fn is_integer(self) -> bool {
@@ -90,10 +82,7 @@ impl NumberFormat {
                 let step = unit.seconds() * NANOSECONDS;
                 match nanos % step {
                     0 => Ok(nanos / step),
-                    _ => Err(format!(
-                        "is not a whole {}; declare a finer `unit` or round it",
-                        unit_name(unit)
-                    )),
+                    _ => Err(format!("is not a whole {}; declare a finer `unit` or round it", unit_name(unit))),
                 }
             }
             NumberKind::Boolean if text.eq_ignore_ascii_case("true") => Ok(1),
@@ -119,10 +108,7 @@ impl NumberFormat {
                 .and_then(NaiveDate::from_epoch_days)
                 .map_or_else(|| format!("day {number}"), |date| date.format(DATE).to_string()),
             NumberKind::Timestamp(unit) => DateTime::from_timestamp(number.saturating_mul(unit.seconds()), 0)
-                .map_or_else(
-                    || number.to_string(),
-                    |time| time.format("%Y-%m-%dT%H:%M:%S").to_string(),
-                ),
+                .map_or_else(|| number.to_string(), |time| time.format("%Y-%m-%dT%H:%M:%S").to_string()),
             NumberKind::Boolean => (number != 0).to_string(),
         }
     }
@@ -156,10 +142,7 @@ impl NumberFormat {
                 Arc::new(Date32Array::try_new(days.into(), nulls)?)
             }
             NumberKind::Timestamp(unit) => {
-                let seconds: Vec<i64> = numbers
-                    .into_iter()
-                    .map(|steps| steps.saturating_mul(unit.seconds()))
-                    .collect();
+                let seconds: Vec<i64> = numbers.into_iter().map(|steps| steps.saturating_mul(unit.seconds())).collect();
                 let zone = match source {
                     Some(DataType::Timestamp(_, zone)) => zone.clone(),
                     _ => None,
@@ -200,9 +183,7 @@ fn parse_decimal(text: &str, scale: u8) -> Result<i64, String> {
     }
     let (kept, beyond) = rest.split_at(rest.len().min(scale.into()));
     if beyond.bytes().any(|byte| byte != b'0') {
-        return Err(format!(
-            "has more than {scale} decimal places; raise `scale` or round it"
-        ));
+        return Err(format!("has more than {scale} decimal places; raise `scale` or round it"));
     }
     let digits = format!("{whole}{kept:0<width$}", width = scale.into());
     let number: i64 = digits.parse().map_err(|_| not_decimal())?;
@@ -235,14 +216,7 @@ mod tests {
     #[test]
     fn other_spellings_are_read_exactly_or_refused() {
         let decimal = NumberFormat(NumberKind::Decimal(2));
-        for (text, number) in [
-            ("1", 100),
-            ("1.", 100),
-            (".5", 50),
-            ("+3.10", 310),
-            ("1.500", 150),
-            (" 2 ", 200),
-        ] {
+        for (text, number) in [("1", 100), ("1.", 100), (".5", 50), ("+3.10", 310), ("1.500", 150), (" 2 ", 200)] {
             assert_eq!(decimal.parse(text), Ok(number), "{text}");
         }
         for text in ["", ".", "-", "1.234", "1e3", "1,5", "12345678901234567890"] {
@@ -250,18 +224,8 @@ mod tests {
         }
         let minute = NumberFormat(NumberKind::Timestamp(TimeUnit::Minute));
         assert_eq!(minute.parse("1970-01-01 00:02:00"), Ok(2));
-        assert!(
-            minute
-                .parse("1970-01-01T00:02:01")
-                .unwrap_err()
-                .contains("whole minute")
-        );
-        assert!(
-            NumberFormat(NumberKind::Boolean)
-                .parse("yes")
-                .unwrap_err()
-                .contains("binary")
-        );
+        assert!(minute.parse("1970-01-01T00:02:01").unwrap_err().contains("whole minute"));
+        assert!(NumberFormat(NumberKind::Boolean).parse("yes").unwrap_err().contains("binary"));
         assert!(NumberFormat(NumberKind::Date).parse("2024-02-30").is_err());
     }
 }

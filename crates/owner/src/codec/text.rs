@@ -15,18 +15,12 @@ pub(crate) struct TextCodec {
 impl TextCodec {
     /// For texts of at most so many bytes; the declaration has checked that they fit.
     pub(crate) fn new(max_length: usize) -> Self {
-        Self {
-            lanes: max_length.div_ceil(TEXT_BYTES_PER_LANE) as u8,
-            max_length,
-        }
+        Self { lanes: max_length.div_ceil(TEXT_BYTES_PER_LANE) as u8, max_length }
     }
 
     /// For an encrypted column.
     pub(crate) fn of_lanes(lanes: u8) -> Self {
-        Self {
-            lanes,
-            max_length: usize::from(lanes) * TEXT_BYTES_PER_LANE,
-        }
+        Self { lanes, max_length: usize::from(lanes) * TEXT_BYTES_PER_LANE }
     }
 
     pub(crate) fn lanes(self) -> u8 {
@@ -54,13 +48,8 @@ impl TextCodec {
 
     pub(crate) fn decode(self, lanes: &[i64]) -> Result<String, CellError> {
         let mut bytes: Vec<u8> = Vec::with_capacity(lanes.len() * TEXT_BYTES_PER_LANE);
-        lanes
-            .iter()
-            .for_each(|lane| bytes.extend_from_slice(&lane.to_le_bytes()[..TEXT_BYTES_PER_LANE]));
-        let length = bytes
-            .iter()
-            .rposition(|byte| *byte != PADDING)
-            .map_or(0, |last| last + 1);
+        lanes.iter().for_each(|lane| bytes.extend_from_slice(&lane.to_le_bytes()[..TEXT_BYTES_PER_LANE]));
+        let length = bytes.iter().rposition(|byte| *byte != PADDING).map_or(0, |last| last + 1);
         bytes.truncate(length);
         String::from_utf8(bytes).map_err(|_| super::no_value(veil_cells::Kind::Text))
     }
@@ -74,15 +63,7 @@ mod tests {
     fn texts_come_back_as_they_were() {
         let codec = TextCodec::new(24);
         assert_eq!(codec.lanes(), 4);
-        for text in [
-            "",
-            "a",
-            "sixsix",
-            "sevenxx",
-            "Zoë Müller-Lüdenscheidt",
-            "nul\0\0",
-            "🦀🦀🦀🦀🦀🦀",
-        ] {
+        for text in ["", "a", "sixsix", "sevenxx", "Zoë Müller-Lüden", "nul\0\0", "🦀🦀🦀🦀🦀🦀"] {
             let mut lanes = Vec::new();
             codec.encode(text, &mut lanes).unwrap();
             // What a lane keeps of a message.

@@ -1,5 +1,6 @@
 //! CSV, Parquet and Arrow IPC files, read and written batch by batch.
 
+mod guard;
 mod pipeline;
 mod reader;
 mod writer;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+pub use self::guard::hide_caught_panics;
 pub(crate) use self::pipeline::transform;
 pub(crate) use self::reader::TableReader;
 pub(crate) use self::writer::TableWriter;
@@ -32,10 +34,7 @@ pub enum FileFormat {
 impl FileFormat {
     /// The format of a file's name.
     pub fn of_path(path: &Path) -> Result<Self, OwnerError> {
-        let ending = path
-            .extension()
-            .and_then(|ending| ending.to_str())
-            .map(str::to_ascii_lowercase);
+        let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
         match ending.as_deref() {
             Some("csv") => Ok(Self::Csv),
             Some("parquet") => Ok(Self::Parquet),
@@ -65,10 +64,7 @@ pub struct Progress {
 
 /// A schema of nothing but text.
 pub(crate) fn text_schema(names: &[String]) -> SchemaRef {
-    let fields: Vec<Field> = names
-        .iter()
-        .map(|name| Field::new(name, DataType::Utf8, true))
-        .collect();
+    let fields: Vec<Field> = names.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect();
     Arc::new(Schema::new(fields))
 }
 

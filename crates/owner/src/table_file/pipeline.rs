@@ -46,10 +46,7 @@ pub(crate) fn transform(
                     break;
                 }
                 rows += count;
-                progress(Progress {
-                    rows: rows as u64,
-                    per_mille,
-                });
+                progress(Progress { rows: rows as u64, per_mille });
             }
             Ok::<_, OwnerError>(())
         };

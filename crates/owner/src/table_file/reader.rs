@@ -17,6 +17,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::ParquetMetaData;
 use veil_cells::SideTables;
 
+use super::guard::guarded;
 use super::{BATCH_ROWS, FileFormat, skip_mark, text_schema};
 use crate::OwnerError;
 
@@ -41,11 +42,11 @@ impl TableReader {
     pub(crate) fn open(path: &Path) -> Result<Self, OwnerError> {
         let format = FileFormat::of_path(path)?;
         let file = File::open(path).map_err(OwnerError::io(path))?;
-        match format {
+        guarded(path, || match format {
             FileFormat::Csv => Self::csv(path, file),
             FileFormat::Parquet => Self::parquet(path, file),
             FileFormat::Arrow => Self::arrow(path, file),
-        }
+        })
     }
 
     /// Whether the input has types of its own.
@@ -55,10 +56,7 @@ impl TableReader {
 
     /// How far the reading is, in thousandths.
     pub(crate) fn per_mille(&self) -> u64 {
-        let done = self
-            .done
-            .load(Ordering::Relaxed)
-            .max(if self.parquet.is_some() { self.rows } else { 0 });
+        let done = self.done.load(Ordering::Relaxed).max(if self.parquet.is_some() { self.rows } else { 0 });
         (done * 1000).checked_div(self.total).unwrap_or(1000).min(1000)
     }
 
@@ -69,21 +67,12 @@ impl TableReader {
         let (header, _) = header.map_err(OwnerError::arrow(path))?;
         let names: Vec<String> = header.fields().iter().map(|field| field.name().clone()).collect();
         if names.is_empty() {
-            return Err(OwnerError::Unreadable {
-                file: path.to_owned(),
-                why: "it has no header line".to_owned(),
-            });
+            return Err(OwnerError::Unreadable { file: path.to_owned(), why: "it has no header line".to_owned() });
         }
         let schema = text_schema(&names);
         let done = Arc::new(AtomicU64::new(0));
-        let counted = skip_mark(Counted {
-            inner: file,
-            done: done.clone(),
-        })
-        .map_err(OwnerError::io(path))?;
-        let reader = ReaderBuilder::new(schema.clone())
-            .with_header(true)
-            .with_batch_size(BATCH_ROWS);
+        let counted = skip_mark(Counted { inner: file, done: done.clone() }).map_err(OwnerError::io(path))?;
+        let reader = ReaderBuilder::new(schema.clone()).with_header(true).with_batch_size(BATCH_ROWS);
         let batches = Box::new(reader.build(counted).map_err(OwnerError::arrow(path))?);
         Self::new(path, FileFormat::Csv, schema, batches, done, total)
     }
@@ -94,12 +83,7 @@ impl TableReader {
         let metadata = builder.metadata().clone();
         let total = metadata.file_metadata().num_rows().max(0) as u64;
         let schema = builder.schema().clone();
-        let batches = Box::new(
-            builder
-                .with_batch_size(BATCH_ROWS)
-                .build()
-                .map_err(OwnerError::parquet(path))?,
-        );
+        let batches = Box::new(builder.with_batch_size(BATCH_ROWS).build().map_err(OwnerError::parquet(path))?);
         let mut reader = Self::new(path, FileFormat::Parquet, schema, batches, Arc::default(), total)?;
         reader.parquet = Some(metadata);
         reader.side_tables = side_tables;
@@ -135,25 +119,11 @@ impl TableReader {
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             let why = format!("the column `{}` appears twice; rename one", pair[0]);
-            return Err(OwnerError::Unreadable {
-                file: path.to_owned(),
-                why,
-            });
+            return Err(OwnerError::Unreadable { file: path.to_owned(), why });
         }
         let path = path.to_owned();
         let (side_tables, parts) = (SideTables::default(), VecDeque::new());
-        Ok(Self {
-            path,
-            format,
-            schema,
-            side_tables,
-            parquet: None,
-            batches,
-            parts,
-            done,
-            total,
-            rows: 0,
-        })
+        Ok(Self { path, format, schema, side_tables, parquet: None, batches, parts, done, total, rows: 0 })
     }
 }
 
@@ -162,13 +132,15 @@ impl Iterator for TableReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.parts.is_empty() {
-            match self.batches.next()? {
-                Ok(batch) => {
+            let (path, batches) = (&self.path, &mut self.batches);
+            match guarded(path, || batches.next().transpose().map_err(OwnerError::arrow(path))) {
+                Ok(Some(batch)) => {
                     let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
                     let parts = starts.map(|at| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)));
                     self.parts.extend(parts);
                 }
-                Err(error) => return Some(Err(OwnerError::arrow(&self.path)(error))),
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
             }
         }
         let part = self.parts.pop_front()?;

@@ -98,11 +98,7 @@ impl TableWriter {
                 Format::Arrow(Box::new(writer))
             }
         };
-        Ok(Self {
-            output: output.clone(),
-            format,
-            temporary,
-        })
+        Ok(Self { output: output.clone(), format, temporary })
     }
 
     /// Appends a batch.
@@ -142,10 +138,7 @@ impl TableWriter {
 }
 
 fn temporary_beside(path: &Path, public: bool) -> std::io::Result<NamedTempFile> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".veil-");
     #[cfg(unix)]
