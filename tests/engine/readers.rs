@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use datafusion::prelude::{SessionConfig, SessionContext};
 use veil_keys::{OwnerKeys, os_rng};
-use veil_owner::{Declaration, Output, decrypt_file, encrypt_file};
+use veil_owner::{Declaration, Output, decrypt_file, encrypt_file, unwatched};
 use veilfusion::VeilSessionConfig;
 use veilfusion::cells::{CellType, Kind, SideTables};
 
@@ -49,13 +49,13 @@ impl Fixture {
     fn encrypt(&self, name: &str) -> String {
         let declaration = Declaration::parse(DECLARATION, Path::new("people.toml")).unwrap();
         let output = Output { path: self.at(name), force: false };
-        encrypt_file(&self.at("people.csv"), &declaration, &self.keys, &output, &mut os_rng(), &|_| ()).unwrap();
+        encrypt_file(&self.at("people.csv"), &declaration, &self.keys, &output, &mut os_rng(), &unwatched).unwrap();
         self.at(name).to_str().unwrap().to_owned()
     }
 
     fn decrypt(&self, name: &str) -> String {
         let output = Output { path: self.at("back.csv"), force: true };
-        decrypt_file(&self.at(name), &self.keys, &output, &|_| ()).unwrap();
+        decrypt_file(&self.at(name), &self.keys, &output, &unwatched).unwrap();
         std::fs::read_to_string(self.at("back.csv")).unwrap()
     }
 }

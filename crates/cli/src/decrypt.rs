@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let keys = OwnerKeys::load(&arguments.keys)?;
     let output = Output { path: arguments.output.clone(), force: arguments.force };
     let progress = RunProgress::new("Decrypting", arguments.quiet);
-    let summary = decrypt_file(&arguments.data, &keys, &output, &|step| progress.show(step))?;
+    let summary = decrypt_file(&arguments.data, &keys, &output, &|step| progress.watch(step))?;
     progress.finish(&format!(
         "Decrypted {} rows, {} columns into {}",
         summary.rows,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use veil_keys::{KeyFile, OWNER_FILE, OwnerKeys, P1_FILE, P2_FILE, os_rng};
-use veil_owner::{Declaration, Output, OwnerError, decrypt_file, encrypt_file, inspect_file};
+use veil_owner::{Declaration, Output, OwnerError, decrypt_file, encrypt_file, inspect_file, unwatched};
 
 use crate::progress::RunProgress;
 use crate::{Outcome, inspect, sample};
@@ -62,16 +62,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let output = Output { path: encrypted.clone(), force: arguments.force };
     let progress = RunProgress::new("Encrypting", arguments.quiet);
     let declaration = Declaration::load(&toml)?;
-    encrypt_file(&data, &declaration, &keys, &output, &mut os_rng(), &|step| progress.show(step))?;
+    encrypt_file(&data, &declaration, &keys, &output, &mut os_rng(), &|step| progress.watch(step))?;
     progress.clear();
     story.tell("3. The owner encrypts; this file may go to a cloud that nobody trusts", &encrypted)?;
-    let inspection = inspect_file(&encrypted, &|_| ())?;
+    let inspection = inspect_file(&encrypted, &unwatched)?;
     story.quote(&inspect::describe(&inspection)?, usize::MAX)?;
 
     let back = folder.join("back.csv");
     let output = Output { path: back.clone(), force: arguments.force };
     let progress = RunProgress::new("Decrypting", arguments.quiet);
-    decrypt_file(&encrypted, &keys, &output, &|step| progress.show(step))?;
+    decrypt_file(&encrypted, &keys, &output, &|step| progress.watch(step))?;
     progress.clear();
     story.tell("4. Only the owner's keys bring the values back", &back)?;
     let decrypted = fs::read_to_string(&back).map_err(|source| OwnerError::Io { file: back, source })?;

@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let keys = OwnerKeys::load(&arguments.keys)?;
     let output = Output { path: arguments.output.clone(), force: arguments.force };
     let progress = RunProgress::new("Encrypting", arguments.quiet);
-    let show = |step| progress.show(step);
-    let summary = encrypt_file(&arguments.data, &declaration, &keys, &output, &mut os_rng(), &show)?;
+    let watch = |step| progress.watch(step);
+    let summary = encrypt_file(&arguments.data, &declaration, &keys, &output, &mut os_rng(), &watch)?;
     progress.finish(&format!(
         "Encrypted {} rows, {} columns ({} left clear) into {}",
         summary.rows,

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = RunProgress::new("Reading", arguments.quiet);
     let folder = arguments.output.parent().unwrap_or(Path::new("")).to_owned();
     let options = DraftOptions { table: arguments.table.clone(), hierarchies: arguments.hierarchies.clone(), folder };
-    let draft = draft_declaration(&arguments.data, &options, &|step| progress.show(step))?;
+    let draft = draft_declaration(&arguments.data, &options, &|step| progress.watch(step))?;
     if to_stdout {
         std::io::stdout().write_all(draft.as_bytes())?;
         return Ok(());

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = RunProgress::new("Inspecting", arguments.quiet);
-    let inspection = inspect_file(&arguments.data, &|step| progress.show(step))?;
+    let inspection = inspect_file(&arguments.data, &|step| progress.watch(step))?;
     progress.clear();
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&inspection)?,

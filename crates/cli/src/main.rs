@@ -49,6 +49,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
+    progress::handle_interrupts();
     let outcome = match Cli::parse().command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        // `veil decrypt .. -o - | head` has seen enough.
+        Err(error) if error.to_string().contains("Broken pipe") => ExitCode::SUCCESS,
         Err(error) => {
             progress::say(&format!("error: {error}"));
             ExitCode::FAILURE

@@ -1,10 +1,15 @@
 //! A progress bar on standard error, once a run has taken long enough for a person to wonder.
 
 use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use veil_owner::Progress;
+
+/// Whether the user has pressed Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 const WONDER: Duration = Duration::from_millis(700);
 
@@ -12,6 +17,16 @@ const WONDER: Duration = Duration::from_millis(700);
 pub(crate) fn say(line: &str) {
     // Nothing can be done if standard error is gone.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Lets runs end cleanly on Ctrl-C, without the temporary file; a second Ctrl-C ends the program at once.
+pub(crate) fn handle_interrupts() {
+    // Without a handler Ctrl-C still works, only less tidily.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(1);
+        }
+    });
 }
 
 /// The bar of one run.
@@ -32,11 +47,15 @@ impl RunProgress {
         Self { bar, start: Instant::now(), quiet }
     }
 
-    /// Shows how far the run is.
-    pub(crate) fn show(&self, progress: Progress) {
+    /// Shows how far the run is, and breaks it off if the user has pressed Ctrl-C.
+    pub(crate) fn watch(&self, progress: Progress) -> ControlFlow<()> {
         if let Some(bar) = self.bar.as_ref().filter(|_| self.start.elapsed() > WONDER) {
             bar.set_message(format!("{} rows", HumanCount(progress.rows)));
             bar.set_position(progress.per_mille);
+        }
+        match INTERRUPTED.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
 

@@ -11,7 +11,7 @@ use veil_cells::{Cell, CellArray};
 use veil_keys::{KeyError, OwnerKeys, decrypt_column};
 
 use crate::table_file::{TableReader, TableWriter, transform};
-use crate::{ColumnCodec, FileFormat, Output, OwnerError, Progress};
+use crate::{ColumnCodec, FileFormat, Output, OwnerError, Watch};
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub fn decrypt_file(
     input: &Path,
     keys: &OwnerKeys,
     output: &Output,
-    progress: &dyn Fn(Progress),
+    watch: Watch<'_>,
 ) -> Result<DecryptSummary, OwnerError> {
     if FileFormat::of_path(input)? == FileFormat::Csv {
         return Err(OwnerError::NotForCells(input.to_owned()));
@@ -72,7 +72,7 @@ pub fn decrypt_file(
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
     };
-    let rows = transform(reader, writer, step, progress)?;
+    let rows = transform(reader, writer, step, watch)?;
     Ok(DecryptSummary { rows, decrypted })
 }
 

@@ -11,8 +11,8 @@ use veil_cells::{TEXT_BYTES_PER_LANE, TimeUnit, Width};
 
 use crate::codec::{NumberFormat, NumberKind};
 use crate::hierarchy_file::read_hierarchy;
-use crate::table_file::TableReader;
-use crate::{OwnerError, Progress};
+use crate::table_file::{TableReader, report};
+use crate::{OwnerError, Progress, Watch};
 
 /// A column with more labels is text.
 const MOST_LABELS: usize = 100;
@@ -32,22 +32,20 @@ pub struct DraftOptions {
 }
 
 /// Reads all of `input` and writes the text of a declaration.
-pub fn draft_declaration(
-    input: &Path,
-    options: &DraftOptions,
-    progress: &dyn Fn(Progress),
-) -> Result<String, OwnerError> {
+pub fn draft_declaration(input: &Path, options: &DraftOptions, watch: Watch<'_>) -> Result<String, OwnerError> {
     let mut reader = TableReader::open(input)?;
     let mut observed: Vec<Observed> = reader.schema.fields().iter().map(|_| Observed::default()).collect();
     let mut rows = 0;
     while let Some(batch) = reader.next() {
         let batch = batch?;
         for (column, observed) in batch.columns().iter().zip(&mut observed) {
-            let texts = cast(column, &DataType::Utf8).map_err(OwnerError::arrow(input))?;
-            observed.add(texts.as_string());
+            if is_printable(column.data_type()) {
+                let texts = cast(column, &DataType::Utf8).map_err(OwnerError::arrow(input))?;
+                observed.add(texts.as_string());
+            }
         }
         rows += batch.num_rows() as u64;
-        progress(Progress { rows, per_mille: reader.per_mille() });
+        report(watch, Progress { rows, per_mille: reader.per_mille() })?;
     }
     let stem = input.file_stem().and_then(|stem| stem.to_str()).unwrap_or("table");
     let table = options.table.as_deref().unwrap_or(stem);
@@ -61,18 +59,27 @@ pub fn draft_declaration(
         quoted(table)
     );
     for (field, observed) in reader.schema.fields().iter().zip(&observed) {
+        let _ = write!(draft, "\n[column.{}]\n", key(field.name()));
+        if !is_printable(field.data_type()) {
+            let _ = writeln!(draft, "kind = \"clear\"  # {} cannot be encrypted", field.data_type());
+            continue;
+        }
         let hierarchy = match &options.hierarchies {
             Some(folder) if !observed.is_number() => find_hierarchy(folder, field.name(), observed)?,
             _ => None,
         };
-        let _ = write!(
-            draft,
-            "\n[column.{}]\n{}",
-            key(field.name()),
-            observed.declare(hierarchy.as_deref(), &options.folder)
-        );
+        draft.push_str(&observed.declare(hierarchy.as_deref(), &options.folder));
     }
     Ok(draft)
+}
+
+/// Whether values of a type have a text that an encrypted kind reads; cells themselves have none.
+fn is_printable(data_type: &DataType) -> bool {
+    let value = match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    };
+    value.is_numeric() || value.is_temporal() || value.is_string() || *value == DataType::Boolean || value.is_null()
 }
 
 /// What a column's values have shown so far.
@@ -112,11 +119,12 @@ impl Observed {
             self.longest = self.longest.max(text.len());
             self.places = self.places.max(text.trim().split_once('.').map_or(0, |(_, places)| places.len()));
             self.numbers.retain_mut(|(format, low, high)| match format.parse(text) {
-                Ok(number) => {
+                // A ZIP code 01234 is no number: it would come back as 1234.
+                Ok(number) if comes_back(*format, number, text) => {
                     (*low, *high) = (number.min(*low), number.max(*high));
                     true
                 }
-                Err(_) => false,
+                _ => false,
             });
             if let Some(labels) = &mut self.labels {
                 if !labels.contains(text) {
@@ -172,6 +180,19 @@ impl Observed {
             );
         }
         text
+    }
+}
+
+/// Whether a number prints as it was written, where that is one spelling.
+fn comes_back(format: NumberFormat, number: i64, text: &str) -> bool {
+    match format.0 {
+        NumberKind::Timestamp(_) => true,
+        // Places may differ from row to row, leading zeros may not.
+        NumberKind::Decimal(_) => {
+            let whole = text.trim_start_matches('-').split('.').next().unwrap_or_default();
+            whole == "0" || !whole.is_empty() && !whole.starts_with(['0', '+'])
+        }
+        NumberKind::Integer | NumberKind::Date | NumberKind::Boolean => format.print(number) == text,
     }
 }
 

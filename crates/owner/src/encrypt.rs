@@ -18,7 +18,7 @@ use crate::codec::BadValue;
 use crate::declaration::{ColumnDeclaration, ColumnKind, Declaration};
 use crate::dictionary::encode_dictionary;
 use crate::table_file::{TableReader, TableWriter, transform};
-use crate::{ColumnCodec, Output, OwnerError, Progress};
+use crate::{ColumnCodec, Output, OwnerError, Watch};
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn encrypt_file(
     keys: &OwnerKeys,
     output: &Output,
     rng: &mut impl CryptoRng,
-    progress: &dyn Fn(Progress),
+    watch: Watch<'_>,
 ) -> Result<EncryptSummary, OwnerError> {
     let reader = TableReader::open(input)?;
     check_names(input, &reader, declaration)?;
@@ -73,7 +73,7 @@ pub fn encrypt_file(
                     file: input.to_owned(),
                     row: before + fault.row + 1,
                     column: field.name().clone(),
-                    value: fault.value,
+                    value: shortened(fault.value),
                     why: fault.why,
                 };
                 match plan {
@@ -91,8 +91,18 @@ pub fn encrypt_file(
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
     };
-    let rows = transform(reader, writer, step, progress)?;
+    let rows = transform(reader, writer, step, watch)?;
     Ok(EncryptSummary { rows, encrypted, clear: plans.len() - encrypted })
+}
+
+/// Enough of a value to find it.
+fn shortened(mut value: String) -> String {
+    const MOST: usize = 60;
+    if let Some((at, _)) = value.char_indices().nth(MOST) {
+        value.truncate(at);
+        value.push('…');
+    }
+    value
 }
 
 fn check_names(input: &Path, reader: &TableReader, declaration: &Declaration) -> Result<(), OwnerError> {

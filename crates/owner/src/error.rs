@@ -77,6 +77,10 @@ pub enum OwnerError {
     #[error("{0} exists already; choose another name or say --force")]
     Exists(PathBuf),
 
+    /// The run was broken off.
+    #[error("cancelled; nothing was written")]
+    Cancelled,
+
     /// The system refused.
     #[error("{file}: {source}")]
     Io {

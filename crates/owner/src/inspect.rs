@@ -11,8 +11,8 @@ use veil_cells::{
 };
 use veil_keys::KeyError;
 
-use crate::table_file::TableReader;
-use crate::{OwnerError, Progress};
+use crate::table_file::{TableReader, report};
+use crate::{OwnerError, Progress, Watch};
 
 /// A file.
 #[derive(Clone, Debug, Serialize)]
@@ -70,7 +70,7 @@ pub struct SideTableInspection {
 }
 
 /// Reads every cell of a file and counts.
-pub fn inspect_file(input: &Path, progress: &dyn Fn(Progress)) -> Result<Inspection, OwnerError> {
+pub fn inspect_file(input: &Path, watch: Watch<'_>) -> Result<Inspection, OwnerError> {
     let file_bytes = fs::metadata(input).map_err(OwnerError::io(input))?.len();
     let mut reader = TableReader::open(input)?;
     let mut counts = Vec::new();
@@ -87,7 +87,7 @@ pub fn inspect_file(input: &Path, progress: &dyn Fn(Progress)) -> Result<Inspect
             }
         }
         rows += batch.num_rows();
-        progress(Progress { rows: rows as u64, per_mille: reader.per_mille() });
+        report(watch, Progress { rows: rows as u64, per_mille: reader.per_mille() })?;
     }
     let side_tables = reader.side_tables.iter();
     let side_tables =

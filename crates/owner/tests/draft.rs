@@ -3,7 +3,7 @@
 mod files;
 
 use files::{Folder, assert_same_file};
-use veil_owner::{DraftOptions, draft_declaration};
+use veil_owner::{DraftOptions, draft_declaration, unwatched};
 
 const DATA: &str = "\
 id,joined,visit,score,flag,answer,colour,note,mostly
@@ -76,7 +76,7 @@ hide_nulls = false  # 1 values are missing, which stays visible unless true
 #[test]
 fn kinds_ranges_and_categories_are_seen() {
     let folder = Folder::new(&[("visits.csv", DATA)]);
-    let draft = draft_declaration(&folder.at("visits.csv"), &DraftOptions::default(), &|_| ()).unwrap();
+    let draft = draft_declaration(&folder.at("visits.csv"), &DraftOptions::default(), &unwatched).unwrap();
     let (comment, draft) = draft.split_once("\n\n").unwrap();
     assert!(comment.starts_with("# Drafted from visits.csv (12 rows)."), "{comment}");
     assert_eq!(draft.trim(), DRAFT.trim());
@@ -87,7 +87,7 @@ fn a_draft_encrypts_its_data() {
     // Decimals come back with all their places.
     let data = DATA.replace(",1.5,", ",1.50,").replace(",3,true", ",3.00,true").replace(",4,true", ",4.00,true");
     let folder = Folder::new(&[("visits.csv", &data)]);
-    let draft = draft_declaration(&folder.at("visits.csv"), &DraftOptions::default(), &|_| ()).unwrap();
+    let draft = draft_declaration(&folder.at("visits.csv"), &DraftOptions::default(), &unwatched).unwrap();
     folder.write("visits.toml", &draft);
     folder.encrypt("visits.csv", "visits.toml", "visits.veil.parquet").unwrap();
     folder.decrypt("visits.veil.parquet", "back.csv").unwrap();
@@ -104,17 +104,45 @@ fn hierarchies_are_found_by_name_and_content() {
     ]);
     let at = folder.at("");
     let options = DraftOptions { hierarchies: Some(at.clone()), table: Some("v 1".to_owned()), folder: at };
-    let draft = draft_declaration(&folder.at("visits.csv"), &options, &|_| ()).unwrap();
+    let draft = draft_declaration(&folder.at("visits.csv"), &options, &unwatched).unwrap();
     assert!(draft.contains("name = \"v 1\""), "{draft}");
     assert!(draft.contains("[column.colour]\nkind = \"category\"\nhierarchy = \"my_colour.csv\""), "{draft}");
     assert!(draft.contains("[column.answer]\nkind = \"binary\""), "{draft}");
     assert!(draft.contains("[column.id]\nkind = \"integer\""), "{draft}");
 }
 
+/// What would come back in another spelling is not taken for a number.
+#[test]
+fn codes_with_leading_zeros_are_labels() {
+    let rows: String = (0..40).map(|row| format!("{:05},{}\n", row % 4, ["TRUE", "FALSE"][row % 2])).collect();
+    let folder = Folder::new(&[("z.csv", &format!("zip,flag\n{rows}"))]);
+    let draft = draft_declaration(&folder.at("z.csv"), &DraftOptions::default(), &unwatched).unwrap();
+    assert!(draft.contains("kind = \"category\"\nvalues = [\"00000\", \"00001\", \"00002\", \"00003\"]"), "{draft}");
+    assert!(draft.contains("kind = \"binary\"\nvalues = [\"FALSE\", \"TRUE\"]"), "{draft}");
+    folder.write("z.toml", &draft);
+    folder.encrypt("z.csv", "z.toml", "z.veil.parquet").unwrap();
+    folder.decrypt("z.veil.parquet", "back.csv").unwrap();
+    assert_same_file(&folder.at("z.csv"), &folder.at("back.csv"));
+}
+
+/// Cells and other bytes have no text to look at.
+#[test]
+fn encrypted_columns_stay_as_they_are() {
+    let folder = Folder::new(&[("visits.csv", DATA)]);
+    let draft = draft_declaration(&folder.at("visits.csv"), &DraftOptions::default(), &unwatched).unwrap();
+    folder.write("visits.toml", &draft);
+    folder.encrypt("visits.csv", "visits.toml", "visits.veil.arrow").unwrap();
+    let again = draft_declaration(&folder.at("visits.veil.arrow"), &DraftOptions::default(), &unwatched).unwrap();
+    assert_eq!(again.matches("kind = \"clear\"  # Binary cannot be encrypted").count(), 9, "{again}");
+    folder.write("again.toml", &again);
+    folder.encrypt("visits.veil.arrow", "again.toml", "copy.veil.arrow").unwrap();
+    assert_eq!(folder.read("copy.veil.arrow"), folder.read("visits.veil.arrow"));
+}
+
 #[test]
 fn wide_numbers_and_odd_names_become_text_and_quoted_keys() {
     let folder = Folder::new(&[("x.csv", "phone number,\"a\"\"b\"\n491701234567,1\n491701234568,2\n491701234569,3\n")]);
-    let draft = draft_declaration(&folder.at("x.csv"), &DraftOptions::default(), &|_| ()).unwrap();
+    let draft = draft_declaration(&folder.at("x.csv"), &DraftOptions::default(), &unwatched).unwrap();
     assert!(draft.contains("[column.\"phone number\"]\nkind = \"text\"\nmax_length = 12"), "{draft}");
     folder.write("x.toml", &draft);
     folder.encrypt("x.csv", "x.toml", "x.veil.arrow").unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::*;
 use arrow::datatypes::{DataType, Field, Schema};
 use files::{Folder, assert_same_file};
-use veil_owner::{Declaration, OwnerError};
+use veil_owner::{Declaration, OwnerError, unwatched};
 
 const EVERY_KIND: &str = r#"
 [table]
@@ -206,7 +206,7 @@ fn adult_comes_back_to_the_byte() {
     }
     let folder = folder();
     let options = veil_owner::DraftOptions { hierarchies: Some(data.join("hierarchies")), ..Default::default() };
-    let draft = veil_owner::draft_declaration(&data.join("adult.csv"), &options, &|_| ()).unwrap();
+    let draft = veil_owner::draft_declaration(&data.join("adult.csv"), &options, &unwatched).unwrap();
     assert_eq!(draft.matches("hierarchy = ").count(), 8, "{draft}");
     folder.write("adult.toml", &draft);
     let (keys, output) = (folder.keys(), folder.output("adult.veil.parquet"));
@@ -217,7 +217,7 @@ fn adult_comes_back_to_the_byte() {
         &keys,
         &output,
         &mut veil_keys::os_rng(),
-        &|_| (),
+        &unwatched,
     );
     assert_eq!(summary.unwrap().rows, 30_162);
     folder.decrypt("adult.veil.parquet", "back.csv").unwrap();
@@ -240,6 +240,26 @@ fn nothing_is_overwritten_unasked_and_nothing_half_written_stays() {
     let before = folder.names();
     folder.write("people.csv", &PEOPLE.replace("127", "128"));
     folder.encrypt("people.csv", "people.toml", "new.veil.parquet").unwrap_err();
+    assert_eq!(folder.names(), before);
+}
+
+#[test]
+fn a_cancelled_run_leaves_nothing() {
+    let folder = folder();
+    let before = folder.names();
+    let declaration = Declaration::load(&folder.at("people.toml")).unwrap();
+    let output = folder.output("people.veil.parquet");
+    let stop = |_| std::ops::ControlFlow::Break(());
+    let keys = folder.keys();
+    let cancelled = veil_owner::encrypt_file(
+        &folder.at("people.csv"),
+        &declaration,
+        &keys,
+        &output,
+        &mut veil_keys::os_rng(),
+        &stop,
+    );
+    assert!(matches!(cancelled, Err(OwnerError::Cancelled)), "{cancelled:?}");
     assert_eq!(folder.names(), before);
 }
 

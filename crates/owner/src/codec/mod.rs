@@ -6,6 +6,8 @@
 
 mod category;
 mod number;
+#[cfg(test)]
+mod round_trip;
 mod text;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod reader;
 mod writer;
 
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +61,22 @@ pub struct Progress {
     pub rows: u64,
     /// Of the input, in thousandths.
     pub per_mille: u64,
+}
+
+/// Hears how far a run is, and may break it off.
+pub type Watch<'a> = &'a dyn Fn(Progress) -> ControlFlow<()>;
+
+/// Watches nothing.
+pub fn unwatched(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Reports progress, and ends the run if the watch says so.
+pub(crate) fn report(watch: Watch<'_>, progress: Progress) -> Result<(), OwnerError> {
+    match watch(progress) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(OwnerError::Cancelled),
+    }
 }
 
 /// A schema of nothing but text.

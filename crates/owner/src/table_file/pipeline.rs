@@ -5,7 +5,7 @@ use std::thread;
 
 use arrow::record_batch::RecordBatch;
 
-use super::{Progress, TableReader, TableWriter};
+use super::{Progress, TableReader, TableWriter, Watch, report};
 use crate::OwnerError;
 
 /// Batches that may wait between two stages.
@@ -17,7 +17,7 @@ pub(crate) fn transform(
     mut reader: TableReader,
     mut writer: TableWriter,
     mut step: impl FnMut(RecordBatch, usize) -> Result<RecordBatch, OwnerError>,
-    progress: &dyn Fn(Progress),
+    watch: Watch<'_>,
 ) -> Result<u64, OwnerError> {
     thread::scope(|scope| {
         let (read, to_transform) = sync_channel(AHEAD);
@@ -46,7 +46,7 @@ pub(crate) fn transform(
                     break;
                 }
                 rows += count;
-                progress(Progress { rows: rows as u64, per_mille });
+                report(watch, Progress { rows: rows as u64, per_mille })?;
             }
             Ok::<_, OwnerError>(())
         };

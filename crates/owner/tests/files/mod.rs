@@ -15,7 +15,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_cells::{CellArray, CellType, SideTables};
 use veil_keys::{KeyFile, OwnerKeys, decrypt_column, os_rng};
-use veil_owner::{Declaration, DecryptSummary, EncryptSummary, Inspection, Output, OwnerError};
+use veil_owner::{Declaration, DecryptSummary, EncryptSummary, Inspection, Output, OwnerError, unwatched};
 
 pub(crate) struct Folder {
     folder: tempfile::TempDir,
@@ -71,7 +71,7 @@ impl Folder {
     pub(crate) fn encrypt(&self, input: &str, declaration: &str, output: &str) -> Result<EncryptSummary, OwnerError> {
         let declaration = Declaration::load(&self.at(declaration))?;
         let output = self.output(output);
-        veil_owner::encrypt_file(&self.at(input), &declaration, &self.keys(), &output, &mut os_rng(), &|_| ())
+        veil_owner::encrypt_file(&self.at(input), &declaration, &self.keys(), &output, &mut os_rng(), &unwatched)
     }
 
     /// The same bytes in every run.
@@ -83,15 +83,22 @@ impl Folder {
     ) -> Result<EncryptSummary, OwnerError> {
         let declaration = Declaration::load(&self.at(declaration))?;
         let mut rng = StdRng::seed_from_u64(12);
-        veil_owner::encrypt_file(&self.at(input), &declaration, &self.keys(), &self.output(output), &mut rng, &|_| ())
+        veil_owner::encrypt_file(
+            &self.at(input),
+            &declaration,
+            &self.keys(),
+            &self.output(output),
+            &mut rng,
+            &unwatched,
+        )
     }
 
     pub(crate) fn decrypt(&self, input: &str, output: &str) -> Result<DecryptSummary, OwnerError> {
-        veil_owner::decrypt_file(&self.at(input), &self.keys(), &self.output(output), &|_| ())
+        veil_owner::decrypt_file(&self.at(input), &self.keys(), &self.output(output), &unwatched)
     }
 
     pub(crate) fn inspect(&self, input: &str) -> Inspection {
-        veil_owner::inspect_file(&self.at(input), &|_| ()).unwrap()
+        veil_owner::inspect_file(&self.at(input), &unwatched).unwrap()
     }
 
     pub(crate) fn write_arrow(&self, name: &str, batch: &RecordBatch) {
