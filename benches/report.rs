@@ -17,12 +17,12 @@ const RUNS: usize = 11;
 
 fn main() {
     let mut cells = Cells::new(false);
-    let encrypt = nanoseconds(VALUES, || drop(black_box(cells.encrypt())));
-    let decrypt = nanoseconds(VALUES, || drop(black_box(cells.decrypt())));
-    let add = nanoseconds(VALUES, || drop(black_box(cells.add_constant())));
+    let encrypt = nanoseconds(VALUES, || cells.encrypt());
+    let decrypt = nanoseconds(VALUES, || cells.decrypt());
+    let add = nanoseconds(VALUES, || cells.add_constant());
     let mut chunk = TfheChunk::new();
-    let tfhe_encrypt = nanoseconds(POLYNOMIAL_SIZE, || drop(black_box(chunk.encrypt())));
-    let tfhe_decrypt = nanoseconds(POLYNOMIAL_SIZE, || drop(black_box(chunk.decrypt())));
+    let tfhe_encrypt = nanoseconds(POLYNOMIAL_SIZE, || chunk.encrypt());
+    let tfhe_decrypt = nanoseconds(POLYNOMIAL_SIZE, || chunk.decrypt());
 
     println!("| one core, per value | ns | million/s | against tfhe |");
     println!("|---|---|---|---|");
@@ -48,12 +48,12 @@ fn row(name: &str, nanoseconds: f64, baseline: Option<f64>) {
 }
 
 /// The median time of one value.
-fn nanoseconds(values: usize, mut run: impl FnMut()) -> f64 {
-    run();
+fn nanoseconds<T>(values: usize, mut run: impl FnMut() -> T) -> f64 {
+    black_box(run());
     let mut times: Vec<f64> = (0..RUNS)
         .map(|_| {
             let start = Instant::now();
-            run();
+            black_box(run());
             start.elapsed().as_secs_f64() * 1e9 / values as f64
         })
         .collect();
@@ -66,12 +66,9 @@ fn fheint() {
     use tfhe::prelude::*;
     use tfhe::{ClientKey, CompressedFheInt32, ConfigBuilder, FheInt32};
     let key = ClientKey::generate(ConfigBuilder::default());
-    let encrypt = nanoseconds(1, || drop(black_box(FheInt32::encrypt(39, &key))));
+    let encrypt = nanoseconds(1, || FheInt32::encrypt(39, &key));
     let value = FheInt32::encrypt(39, &key);
-    let decrypt = nanoseconds(1, || {
-        let number: i32 = value.decrypt(&key);
-        black_box(number);
-    });
+    let decrypt = nanoseconds(1, || -> i32 { value.decrypt(&key) });
     row("tfhe `FheInt32`, encrypt", encrypt, None);
     row("tfhe `FheInt32`, decrypt", decrypt, None);
 

@@ -42,30 +42,29 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
+/// What a table's column shows of a file's column.
+type Show = fn(&ColumnInspection) -> String;
+
 /// The inspection as a table.
 pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::ArrowError> {
-    let columns: [(&str, &dyn Fn(&ColumnInspection) -> String); 10] = [
-        ("column", &|column| column.name.clone()),
-        ("kind", &|column| match column.encrypted {
+    let columns: [(&str, Show); 10] = [
+        ("column", |column| column.name.clone()),
+        ("kind", |column| match column.encrypted {
             true => column.kind.clone(),
             false => format!("clear ({})", column.kind),
         }),
-        ("bits", &|column| column.cell_type.as_ref().map_or(String::new(), |of| of.width.bits().to_string())),
-        ("lanes", &|column| column.cell_type.as_ref().map_or(String::new(), |of| of.cell_lanes().total().to_string())),
-        ("tag", &|column| column.cell_type.as_ref().map_or("", |of| if of.tag { "yes" } else { "no" }).to_owned()),
-        ("nulls", &|column| match column.cell_type.as_ref().map(|of| of.cell_lanes().nulls) {
+        ("bits", |column| column.cell_type.as_ref().map_or(String::new(), |of| of.width.bits().to_string())),
+        ("lanes", |column| column.cell_type.as_ref().map_or(String::new(), |of| of.cell_lanes().total().to_string())),
+        ("tag", |column| column.cell_type.as_ref().map_or("", |of| if of.tag { "yes" } else { "no" }).to_owned()),
+        ("nulls", |column| match column.cell_type.as_ref().map(|of| of.cell_lanes().nulls) {
             Some(true) => "hidden".to_owned(),
             Some(false) => column.nulls.to_string(),
             None => String::new(),
         }),
-        ("chunks", &|column| {
-            if column.encrypted { column.chunks.to_string() } else { String::new() }
-        }),
-        ("Arrow B", &|column| {
-            if column.encrypted { format!("{:.1}", column.arrow_bytes) } else { String::new() }
-        }),
-        ("file B", &|column| column.parquet_bytes.map_or(String::new(), |bytes| format!("{bytes:.1}"))),
-        ("noise", &|column| match column.encrypted {
+        ("chunks", |column| if column.encrypted { column.chunks.to_string() } else { String::new() }),
+        ("Arrow B", |column| if column.encrypted { format!("{:.1}", column.arrow_bytes) } else { String::new() }),
+        ("file B", |column| column.parquet_bytes.map_or(String::new(), |bytes| format!("{bytes:.1}"))),
+        ("noise", |column| match column.encrypted {
             true => format!("{:.2}%", 100.0 * column.noise as f64 / column.noise_limit as f64),
             false => String::new(),
         }),

@@ -33,10 +33,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     std::fs::create_dir_all(folder).map_err(|source| KeyError::Io { path: folder.clone(), source })?;
     let at = |name: &str| folder.join(name);
     // All or nothing: a mixture of two key sets would be worse than none.
-    if !arguments.force {
-        if let Some(path) = [OWNER_FILE, P1_FILE, P2_FILE].map(at).into_iter().find(|path| path.exists()) {
-            return Err(KeyError::Exists(path).into());
-        }
+    let existing = [OWNER_FILE, P1_FILE, P2_FILE].map(at).into_iter().find(|path| path.exists());
+    if let Some(path) = existing.filter(|_| !arguments.force) {
+        return Err(KeyError::Exists(path).into());
     }
     let keys = OwnerKeys::generate(&mut os_rng());
     keys.save(&at(OWNER_FILE), arguments.force)?;

@@ -44,8 +44,8 @@ impl TagKey {
             context.extend_from_slice(&(name.len() as u64).to_le_bytes());
             context.extend_from_slice(name.as_bytes());
         }
-        let key = Zeroizing::new(hmac_sha256(&*self.0, &[b"veil column tag v1", &context]));
-        ColumnTagger { keyed: keyed(&*key) }
+        let key = Zeroizing::new(hmac_sha256(&self.0, &[b"veil column tag v1", &context]));
+        ColumnTagger { keyed: keyed(&key) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The drafted declaration: what `veil init` makes of data, and that it encrypts that data as it stands.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod files;
 
 use files::{Folder, assert_same_file};

@@ -217,9 +217,7 @@ impl Hierarchy {
             return Err(HierarchyError::TooLarge(self.leaf_count()));
         }
         // Rounded to nearest; steps are at least span / position >= 1, so no two leaves coincide.
-        let scaled = |at: u64| {
-            if position == 0 { 0 } else { (at * span + position / 2) / position }
-        };
+        let scaled = |at: u64| (at * span + position / 2).checked_div(position).unwrap_or(0);
         let of_node = |node: &Node| scaled(positions[node.first_leaf]) as i64;
         let numbers: Vec<Vec<i64>> = self.levels.iter().map(|nodes| nodes.iter().map(of_node).collect()).collect();
         Ok(Representatives { bits, numbers })

@@ -33,7 +33,7 @@ pub(crate) struct TableWriter {
 type Sink = BufWriter<Box<dyn Write + Send>>;
 
 enum Format {
-    Csv(csv::Writer<Sink>),
+    Csv(Box<csv::Writer<Sink>>),
     Parquet(Box<ArrowWriter<Sink>>),
     Arrow(Box<FileWriter<Sink>>),
 }
@@ -75,7 +75,7 @@ impl TableWriter {
         };
         let sink = BufWriter::with_capacity(1 << 20, sink);
         let format = match format {
-            FileFormat::Csv => Format::Csv(csv::WriterBuilder::new().with_header(true).build(sink)),
+            FileFormat::Csv => Format::Csv(Box::new(csv::WriterBuilder::new().with_header(true).build(sink))),
             FileFormat::Parquet => {
                 let properties = parquet_properties(&schema);
                 let mut writer =
