@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tfhe::core_crypto::prelude::*;
 use veil_keys::{OwnerKeys, decrypt_column, encrypt_column};
-use veilfusion::cells::{CellArray, CellType, Kind, Nulls, POLYNOMIAL_SIZE, TYPE_VERSION, Width, add_constant};
+use veilfusion::cells::{CellArray, CellType, Kind, POLYNOMIAL_SIZE, Width, add_constant};
 
 /// Values of one measurement.
 pub(crate) const VALUES: usize = 64 * POLYNOMIAL_SIZE;
@@ -26,21 +26,9 @@ impl Cells {
     pub(crate) fn new(tag: bool) -> Self {
         let mut rng = StdRng::seed_from_u64(1);
         let keys = OwnerKeys::generate(&mut rng);
-        let cell_type = CellType {
-            version: TYPE_VERSION,
-            kind: Kind::Integer,
-            width: Width::of_range(0, 1_000_000).expect("one million fits 24 bits"),
-            scale: 0,
-            unit: Default::default(),
-            fraction_bits: 0,
-            lanes: 1,
-            nulls: Nulls::Public,
-            tag,
-            bounds: None,
-            weight: 1000,
-            key: keys.key_id(),
-            column: keys.column_id("bench", "value"),
-        };
+        let width = Width::of_range(0, 1_000_000).expect("one million fits 24 bits");
+        let column = keys.column_id("bench", "value");
+        let cell_type = CellType { tag, ..CellType::new(Kind::Integer, width, 1, keys.key_id(), column) };
         let lanes = cell_type.cell_lanes().total();
         let messages: Vec<i64> =
             (0..VALUES as i64).flat_map(|i| (0..lanes as i64).map(move |l| i * (l * 7919 + 1))).collect();

@@ -106,6 +106,9 @@ pub struct Width(u8);
 impl Width {
     const NUMBERS: [u8; 5] = [8, 12, 16, 24, 32];
 
+    /// The fewest bits.
+    pub const NARROWEST: Self = Self(8);
+
     /// A whole lane: text.
     pub const FULL: Self = Self(48);
 
@@ -188,6 +191,25 @@ pub struct CellType {
 }
 
 impl CellType {
+    /// A column of this kind: public NULLs, no tag, everything else at its default.
+    pub fn new(kind: Kind, width: Width, lanes: u8, key: KeyId, column: ColumnId) -> Self {
+        Self {
+            version: TYPE_VERSION,
+            kind,
+            width,
+            scale: 0,
+            unit: TimeUnit::default(),
+            fraction_bits: 0,
+            lanes,
+            nulls: Nulls::default(),
+            tag: false,
+            bounds: None,
+            weight: one_thousand(),
+            key,
+            column,
+        }
+    }
+
     /// The lanes that every cell of the column has when it is fresh.
     pub fn cell_lanes(&self) -> Lanes {
         Lanes { value: self.lanes, nulls: self.nulls == Nulls::Hidden, tag: self.tag }
@@ -283,21 +305,8 @@ mod tests {
     use super::*;
 
     fn age() -> CellType {
-        CellType {
-            version: TYPE_VERSION,
-            kind: Kind::Integer,
-            width: Width::of_range(0, 120).unwrap(),
-            scale: 0,
-            unit: TimeUnit::Second,
-            fraction_bits: 0,
-            lanes: 1,
-            nulls: Nulls::Public,
-            tag: true,
-            bounds: None,
-            weight: 1000,
-            key: KeyId([0xab; 8]),
-            column: ColumnId([0xcd; 8]),
-        }
+        let width = Width::of_range(0, 120).unwrap();
+        CellType { tag: true, ..CellType::new(Kind::Integer, width, 1, KeyId([0xab; 8]), ColumnId([0xcd; 8])) }
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! untrusted engine depend on this one only.
 //!
 //! ```text
-//!  cell            one encrypted value and its wire form
+//!  cell            one encrypted value
+//!  wire            its bytes
 //!  affine          add, negate, scale, add a constant
 //!  dense           long sums, collapsed into one sample
 //!  noise           how far from corruption a cell is
@@ -31,8 +32,9 @@ mod noise;
 mod parameters;
 mod sample;
 mod side_tables;
+mod wire;
 
-pub use cell::{CELL_VERSION, Cell, Lanes, MAX_TERMS, Term};
+pub use cell::{Cell, Lanes, MAX_TERMS, Term};
 pub use cell_type::{CellType, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width};
 pub use column::{CellArray, CellArrayBuilder, add_cells, add_constant, negate_cells, scale_cells};
 pub use constants::{CONSTANTS_METADATA_KEY, ColumnConstants, RECIPROCAL_BITS};
@@ -46,3 +48,4 @@ pub use parameters::{
 };
 pub use sample::{expand_mask, tfhe_seed};
 pub use side_tables::SideTables;
+pub use wire::CELL_VERSION;

@@ -100,27 +100,14 @@ mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
-    use veil_cells::{CellArrayBuilder, ColumnId, DenseSum, Kind, Nulls, TYPE_VERSION, Width, phase_of_message};
+    use veil_cells::{CellArrayBuilder, ColumnId, DenseSum, Kind, Width, phase_of_message};
 
     use super::*;
     use crate::{OwnerKeys, encrypt_column};
 
     fn integers(keys: &OwnerKeys) -> CellType {
-        CellType {
-            version: TYPE_VERSION,
-            kind: Kind::Integer,
-            width: Width::of_range(-1000, 1000).unwrap(),
-            scale: 0,
-            unit: Default::default(),
-            fraction_bits: 0,
-            lanes: 1,
-            nulls: Nulls::Public,
-            tag: false,
-            bounds: None,
-            weight: 1000,
-            key: keys.key_id(),
-            column: ColumnId::default(),
-        }
+        let width = Width::of_range(-1000, 1000).unwrap();
+        CellType::new(Kind::Integer, width, 1, keys.key_id(), ColumnId::default())
     }
 
     fn encrypted(keys: &OwnerKeys, values: &[i64], rng: &mut StdRng) -> Vec<Cell> {

@@ -20,6 +20,7 @@ mod error;
 mod key_file;
 mod key_set;
 mod seal;
+mod secret;
 mod tag;
 
 pub use cell_key::CellKey;

@@ -4,8 +4,6 @@
 //! deterministic, so that files of one table carry the same metadata; an observer learns only that two notes are the
 //! same. Notes are padded to a power of two, which hides their length to within a factor of two.
 
-use std::fmt;
-
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use rand::CryptoRng;
@@ -13,6 +11,7 @@ use veil_cells::{ColumnId, KeyId};
 use zeroize::Zeroizing;
 
 use crate::KeyError;
+use crate::secret::Secret;
 use crate::tag::hmac_sha256;
 
 const VERSION: u8 = 1;
@@ -20,25 +19,17 @@ const NONCE_BYTES: usize = 24;
 const SMALLEST: usize = 256;
 
 /// The key for sealed notes, held by the owner and P2. It never prints and is wiped when dropped.
-#[derive(Clone)]
-pub struct SealKey(Zeroizing<[u8; 32]>);
-
-impl fmt::Debug for SealKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SealKey(secret)")
-    }
-}
+#[derive(Clone, Debug)]
+pub struct SealKey(Secret);
 
 impl SealKey {
     /// Draws a key.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        let mut key = Self::from_bytes(&[0; 32]);
-        rng.fill_bytes(&mut *key.0);
-        key
+        Self(Secret::generate(rng))
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Self {
-        Self(Zeroizing::new(*bytes))
+        Self(Secret::from_bytes(bytes))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {

@@ -11,26 +11,20 @@ use rand::CryptoRng;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// The owner's key for tags. It never prints and is wiped when dropped.
-#[derive(Clone)]
-pub struct TagKey(Zeroizing<[u8; 32]>);
+use crate::secret::Secret;
 
-impl fmt::Debug for TagKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TagKey(secret)")
-    }
-}
+/// The owner's key for tags. It never prints and is wiped when dropped.
+#[derive(Clone, Debug)]
+pub struct TagKey(Secret);
 
 impl TagKey {
     /// Draws a key.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        let mut key = Self::from_bytes(&[0; 32]);
-        rng.fill_bytes(&mut *key.0);
-        key
+        Self(Secret::generate(rng))
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Self {
-        Self(Zeroizing::new(*bytes))
+        Self(Secret::from_bytes(bytes))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {

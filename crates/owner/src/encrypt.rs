@@ -11,7 +11,7 @@ use arrow::record_batch::RecordBatch;
 use rand::rngs::StdRng;
 use rand::{CryptoRng, SeedableRng};
 use rayon::prelude::*;
-use veil_cells::{CellType, Kind, Nulls, SideTables, TYPE_VERSION, Width};
+use veil_cells::{CellType, Kind, SideTables, Width};
 use veil_keys::{OwnerKeys, encrypt_column};
 
 use crate::codec::BadValue;
@@ -175,21 +175,8 @@ fn side_tables(
     rng: &mut impl CryptoRng,
 ) -> Result<SideTables, OwnerError> {
     let mut side = SideTables::default();
-    let zero = CellType {
-        version: TYPE_VERSION,
-        kind: Kind::Integer,
-        width: Width::of_range(0, 0).unwrap_or(Width::FULL),
-        scale: 0,
-        unit: Default::default(),
-        fraction_bits: 0,
-        lanes: 1,
-        nulls: Nulls::Public,
-        tag: false,
-        bounds: None,
-        weight: 1000,
-        key: keys.key_id(),
-        column: keys.column_id(&declaration.table, SideTables::ZEROS),
-    };
+    let pool = keys.column_id(&declaration.table, SideTables::ZEROS);
+    let zero = CellType::new(Kind::Integer, Width::NARROWEST, 1, keys.key_id(), pool);
     let add = |side: &mut SideTables, name: String, cell_type: &CellType, messages: &[i64], rng: &mut _| {
         let fault = OwnerError::column(input, &name);
         let cells = encrypt_column(keys, cell_type, messages, None, rng).map_err(&fault)?;
@@ -206,7 +193,7 @@ fn side_tables(
         let table = SideTables::dictionary(name);
         let (lanes, messages) = encode_dictionary(dictionary, rng)?;
         let column = keys.column_id(&declaration.table, &table);
-        let cell_type = CellType { kind: Kind::Text, width: Width::FULL, lanes, column, ..zero.clone() };
+        let cell_type = CellType::new(Kind::Text, Width::FULL, lanes, keys.key_id(), column);
         add(&mut side, table, &cell_type, &messages, rng)?;
     }
     Ok(side)

@@ -18,7 +18,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
 use arrow::error::ArrowError;
 use veil_cells::{
-    CONSTANTS_METADATA_KEY, CellError, CellType, ColumnConstants, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, Width,
+    CONSTANTS_METADATA_KEY, CellError, CellType, ColumnConstants, Kind, Nulls, SEALED_METADATA_KEY, Width,
 };
 use veil_keys::{ColumnTagger, DecryptedColumn, KeyError, OwnerKeys, SealKey, encrypt_constants};
 
@@ -73,19 +73,10 @@ impl ColumnCodec {
     ) -> Result<Option<Self>, KeyError> {
         let mut note = ColumnNote::default().with_source(source);
         let mut cell_type = CellType {
-            version: TYPE_VERSION,
-            kind: Kind::Integer,
-            width: Width::FULL,
-            scale: 0,
-            unit: Default::default(),
-            fraction_bits: 0,
-            lanes: 1,
             nulls: if declaration.hide_nulls { Nulls::Hidden } else { Nulls::Public },
             tag: declaration.identifier,
-            bounds: None,
             weight: declaration.weight,
-            key: keys.key_id(),
-            column: keys.column_id(table, name),
+            ..CellType::new(Kind::Integer, Width::FULL, 1, keys.key_id(), keys.column_id(table, name))
         };
         let mut bounds = None;
         let values = match &declaration.kind {
