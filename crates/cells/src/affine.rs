@@ -9,20 +9,27 @@ use crate::parameters::{checked_magnitude, phase_of_message};
 use crate::{Cell, CellError, MAX_TERMS};
 
 impl Cell {
-    /// Adds a clear constant.
+    /// Adds a clear constant. The cell's header shows by how much its magnitude grew, and so the constant's size: a constant
+    /// that is a secret of its own, such as noise, is added [within a bound](Self::add_constant_within).
     pub fn add_constant(&mut self, constant: i64) -> Result<(), CellError> {
-        self.require_number()?;
-        let magnitude = checked_magnitude(self.magnitude.checked_add(constant.unsigned_abs()))?;
+        self.add_constant_within(constant, constant.unsigned_abs())
+    }
+
+    /// Adds a clear constant of which the header shall show only a bound.
+    pub fn add_constant_within(&mut self, constant: i64, bound: u64) -> Result<(), CellError> {
+        let magnitude = checked_magnitude(self.number_magnitude()?.checked_add(bound))?;
+        if constant.unsigned_abs() > bound {
+            return Err(CellError::Unsupported("a constant lies beyond the bound that was given for it".to_owned()));
+        }
         self.drop_tag();
-        self.magnitude = magnitude;
+        self.magnitude = Some(magnitude);
         self.bodies[0] = self.bodies[0].wrapping_add(phase_of_message(constant));
         Ok(())
     }
 
     /// Adds another cell's number. After an error this cell's content is unspecified.
     pub fn add(&mut self, other: &Self) -> Result<(), CellError> {
-        self.require_number()?;
-        other.require_number()?;
+        let magnitude = checked_magnitude(self.number_magnitude()?.checked_add(other.number_magnitude()?))?;
         if self.key_id != other.key_id {
             return Err(CellError::WrongKey { expected: self.key_id, found: other.key_id });
         }
@@ -31,7 +38,6 @@ impl Cell {
                 "a column that hides its NULLs cannot be added to one that does not; encrypt both alike".to_owned(),
             ));
         }
-        let magnitude = checked_magnitude(self.magnitude.checked_add(other.magnitude))?;
         self.drop_tag();
         if self.lanes.nulls && mixes_signs(self.terms(), other.terms()) {
             return Err(CellError::Unsupported(
@@ -48,7 +54,7 @@ impl Cell {
             }
             _ => self.add_dense_mask(other)?,
         }
-        self.magnitude = magnitude;
+        self.magnitude = Some(magnitude);
         for (ours, theirs) in self.bodies.iter_mut().zip(&other.bodies) {
             *ours = ours.wrapping_add(*theirs);
         }
@@ -57,8 +63,7 @@ impl Cell {
 
     /// Multiplies by a small integer.
     pub fn scale(&mut self, factor: i64) -> Result<(), CellError> {
-        self.require_number()?;
-        let magnitude = checked_magnitude(self.magnitude.checked_mul(factor.unsigned_abs()))?;
+        let magnitude = checked_magnitude(self.number_magnitude()?.checked_mul(factor.unsigned_abs()))?;
         let noise = self.noise().times(factor).checked()?;
         let dense = matches!(self.mask, Mask::Dense { .. });
         if self.lanes.nulls && (factor == 0 || dense && factor < 0) {
@@ -67,7 +72,7 @@ impl Cell {
             )));
         }
         self.drop_tag();
-        self.magnitude = magnitude;
+        self.magnitude = Some(magnitude);
         match &mut self.mask {
             Mask::Affine(terms) if factor == 0 => terms.clear(),
             Mask::Affine(terms) => {
@@ -90,14 +95,10 @@ impl Cell {
         self.scale(-1)
     }
 
-    pub(crate) fn require_number(&self) -> Result<(), CellError> {
-        if self.lanes.value == 1 {
-            return Ok(());
-        }
-        Err(CellError::Unsupported(format!(
-            "arithmetic needs a number, and this cell has {} value lanes (text or a category)",
-            self.lanes.value
-        )))
+    /// The magnitude, which only numbers have.
+    pub(crate) fn number_magnitude(&self) -> Result<u64, CellError> {
+        self.magnitude
+            .ok_or_else(|| CellError::Unsupported("arithmetic needs a number, not text or a category".to_owned()))
     }
 
     /// Forgets the equality tag.
@@ -137,12 +138,12 @@ mod tests {
     use crate::{KeyId, Lanes, Seed};
 
     fn number(seed: u8, index: u16) -> Cell {
-        Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, 100, Seed([seed; 16]), index, &[u64::from(seed)]).unwrap()
+        Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, Some(100), Seed([seed; 16]), index, &[u64::from(seed)]).unwrap()
     }
 
     fn hiding_nulls(seed: u8) -> Cell {
         let lanes = Lanes { nulls: true, ..Lanes::NUMBER };
-        Cell::fresh(KeyId([1; 8]), lanes, 100, Seed([seed; 16]), 0, &[1, 2]).unwrap()
+        Cell::fresh(KeyId([1; 8]), lanes, Some(100), Seed([seed; 16]), 0, &[1, 2]).unwrap()
     }
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
         minus.negate().unwrap();
         sum.add(&minus).unwrap();
         assert_eq!(sum.terms().len(), 1);
-        assert_eq!(sum.magnitude(), 400);
+        assert_eq!(sum.magnitude(), Some(400));
     }
 
     #[test]
@@ -179,6 +180,23 @@ mod tests {
     }
 
     #[test]
+    fn secret_constants_show_their_bound_only() {
+        let (mut one, mut other) = (number(1, 0), number(1, 0));
+        one.add_constant_within(3, 50).unwrap();
+        other.add_constant_within(-49, 50).unwrap();
+        assert_eq!((one.magnitude(), other.magnitude()), (Some(150), Some(150)));
+        assert!(one.add_constant_within(51, 50).is_err());
+    }
+
+    /// Short text has one lane as a number has, and is none.
+    #[test]
+    fn short_text_is_no_number() {
+        let mut text = Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, None, Seed([1; 16]), 0, &[7]).unwrap();
+        assert!(text.negate().is_err() && text.scale(0).is_err() && text.add_constant(0).is_err());
+        assert_eq!(Cell::from_bytes(&text.to_bytes()).unwrap().magnitude(), None);
+    }
+
+    #[test]
     fn keys_do_not_mix() {
         let mut other = number(2, 0);
         other.key_id = KeyId([2; 8]);
@@ -188,7 +206,7 @@ mod tests {
     #[test]
     fn text_and_categories_do_not_add() {
         let lanes = Lanes { value: 4, nulls: false, tag: false };
-        let mut text = Cell::fresh(KeyId([1; 8]), lanes, 0, Seed([1; 16]), 0, &[0; 4]).unwrap();
+        let mut text = Cell::fresh(KeyId([1; 8]), lanes, None, Seed([1; 16]), 0, &[0; 4]).unwrap();
         assert!(matches!(text.add_constant(1), Err(CellError::Unsupported(_))));
         assert!(matches!(number(1, 0).add(&text), Err(CellError::Unsupported(_))));
     }
@@ -207,7 +225,7 @@ mod tests {
     #[test]
     fn arithmetic_drops_the_tag() {
         let lanes = Lanes { tag: true, ..Lanes::NUMBER };
-        let mut cell = Cell::fresh(KeyId([1; 8]), lanes, 1, Seed([1; 16]), 0, &[5, 6]).unwrap();
+        let mut cell = Cell::fresh(KeyId([1; 8]), lanes, Some(1), Seed([1; 16]), 0, &[5, 6]).unwrap();
         cell.add_constant(0).unwrap();
         assert_eq!((cell.lanes(), cell.bodies()), (Lanes::NUMBER, &[5][..]));
     }

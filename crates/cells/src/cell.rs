@@ -4,7 +4,7 @@
 //! categories), then, if declared, a lane that is non-zero for a hidden NULL, then an equality tag. Lane `l` holds
 //! `body_l = <mask_l, s> + message_l * 2^16 + noise`, where `mask_l = sum_j coefficient_j * Sample(seed_j, index_j + l)`.
 
-use crate::parameters::{MAX_MAGNITUDE, POLYNOMIAL_SIZE};
+use crate::parameters::{MAX_LANES, MAX_MAGNITUDE, POLYNOMIAL_SIZE};
 use crate::{CellError, KeyId, Noise, Seed};
 
 /// The most terms of an affine cell; a sum of more is dense.
@@ -28,6 +28,11 @@ impl Lanes {
     /// All lanes together.
     pub fn total(self) -> usize {
         usize::from(self.value) + usize::from(self.nulls) + usize::from(self.tag)
+    }
+
+    /// Whether there is a value, and all lanes fit a cell.
+    pub fn is_valid(self) -> bool {
+        self.value > 0 && self.total() <= MAX_LANES
     }
 
     /// The lane that hides NULLs.
@@ -79,7 +84,8 @@ pub(crate) enum Mask {
 pub struct Cell {
     pub(crate) key_id: KeyId,
     pub(crate) lanes: Lanes,
-    pub(crate) magnitude: u64,
+    /// Of a number; text and categories have none.
+    pub(crate) magnitude: Option<u64>,
     pub(crate) mask: Mask,
     pub(crate) bodies: Vec<u64>,
 }
@@ -96,16 +102,18 @@ impl std::fmt::Debug for Cell {
 }
 
 impl Cell {
-    /// A cell fresh from encryption: one sample, one body a lane.
+    /// A cell fresh from encryption: one sample, one body a lane. A number has a magnitude, its largest possible absolute
+    /// value; text and categories have none and cannot be computed with.
     pub fn fresh(
         key_id: KeyId,
         lanes: Lanes,
-        magnitude: u64,
+        magnitude: Option<u64>,
         seed: Seed,
         index: u16,
         bodies: &[u64],
     ) -> Result<Self, CellError> {
-        if lanes.value == 0 || bodies.len() != lanes.total() || !fits_chunk(index, lanes) || magnitude > MAX_MAGNITUDE {
+        let fits = lanes.is_valid() && bodies.len() == lanes.total() && fits_chunk(index, lanes);
+        if !fits || magnitude.is_some_and(|magnitude| magnitude > MAX_MAGNITUDE || lanes.value != 1) {
             return Err(CellError::Unsupported(format!(
                 "a cell of {} lanes at index {index} cannot be made of {} bodies",
                 lanes.total(),
@@ -121,19 +129,6 @@ impl Cell {
         })
     }
 
-    /// Makes a fresh cell the one at another place of its chunk, without allocating.
-    pub fn move_to(&mut self, index: usize, bodies: &[u64]) -> Result<(), CellError> {
-        let index = u16::try_from(index).ok().filter(|index| fits_chunk(*index, self.lanes));
-        match (&mut self.mask, index) {
-            (Mask::Affine(terms), Some(index)) if bodies.len() == self.bodies.len() && terms.len() == 1 => {
-                terms[0].index = index;
-                self.bodies.copy_from_slice(bodies);
-                Ok(())
-            }
-            _ => Err(CellError::Unsupported("only a fresh cell can be moved within its chunk".to_owned())),
-        }
-    }
-
     /// The key set that decrypts it.
     pub fn key_id(&self) -> KeyId {
         self.key_id
@@ -144,8 +139,8 @@ impl Cell {
         self.lanes
     }
 
-    /// The number's largest possible absolute value.
-    pub fn magnitude(&self) -> u64 {
+    /// The number's largest possible absolute value; `None` for text and categories.
+    pub fn magnitude(&self) -> Option<u64> {
         self.magnitude
     }
 

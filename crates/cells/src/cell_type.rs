@@ -14,6 +14,9 @@ use crate::{CellError, ColumnId, KeyId, Lanes};
 /// The version of the metadata that this program writes.
 pub const TYPE_VERSION: u8 = 1;
 
+/// The most binary places below the unit.
+const MAX_FRACTION_BITS: u32 = 40;
+
 /// Field metadata: what only key holders may read about a column (labels, hierarchy, original type),
 /// sealed and in base64.
 pub const SEALED_METADATA_KEY: &str = "veil.sealed";
@@ -280,8 +283,12 @@ impl ExtensionType for CellType {
 
     fn try_new(data_type: &DataType, metadata: Self) -> Result<Self, ArrowError> {
         metadata.supports_data_type(data_type)?;
-        if metadata.lanes == 0 || metadata.kind.is_number() && metadata.lanes != 1 {
+        if !metadata.cell_lanes().is_valid() || metadata.kind.is_number() && metadata.lanes != 1 {
             let text = format!("a {} column cannot have {} value lanes", metadata.kind, metadata.lanes);
+            return Err(ArrowError::InvalidArgumentError(text));
+        }
+        if u32::from(metadata.fraction_bits) > MAX_FRACTION_BITS {
+            let text = format!("a column cannot have {} binary places", metadata.fraction_bits);
             return Err(ArrowError::InvalidArgumentError(text));
         }
         Ok(metadata)
@@ -342,6 +349,7 @@ mod tests {
             ("\"width\":8", "\"width\":9"),
             ("\"lanes\":1", "\"lanes\":2"),
             ("\"tag\"", "\"gat\""),
+            ("\"lanes\":1", "\"fraction_bits\":41,\"lanes\":1"),
         ] {
             let json = json.replace(good, bad);
             let read =

@@ -5,7 +5,7 @@ use arrow::array::{Array, BinaryArray, BinaryViewArray, LargeBinaryArray};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
-use crate::{Cell, CellError};
+use crate::{Cell, CellError, CellView};
 
 /// An encrypted column in any of the three binary layouts.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,17 @@ impl CellArrayBuilder {
         self.close_row(true)
     }
 
+    /// Appends the cell in `bytes` plus a constant.
+    fn push_plus(&mut self, bytes: &[u8], constant: i64, bound: u64) -> Result<(), CellError> {
+        let view = CellView::parse(bytes)?;
+        if constant.unsigned_abs() <= bound && view.write_plus(constant, bound, &mut self.values)? {
+            return self.close_row(true);
+        }
+        let mut cell = Cell::from_bytes(bytes)?;
+        cell.add_constant_within(constant, bound)?;
+        self.push(&cell)
+    }
+
     /// Appends a NULL.
     pub fn push_null(&mut self) -> Result<(), CellError> {
         self.nulls += 1;
@@ -129,19 +140,42 @@ impl CellArrayBuilder {
     }
 }
 
-/// `column + constant`.
+/// `column + constant`. The cells' headers show the constant's size; see [`Cell::add_constant`].
 pub fn add_constant(column: CellArray<'_>, constant: i64) -> Result<BinaryArray, CellError> {
-    map_cells(column, |cell, _| cell.add_constant(constant))
+    let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
+    for row in 0..column.len() {
+        match column.bytes(row) {
+            Some(bytes) => builder.push_plus(bytes, constant, constant.unsigned_abs())?,
+            None => builder.push_null()?,
+        }
+    }
+    builder.finish()
+}
+
+/// `column + constants`, row by row, where the headers shall show only a bound of the constants.
+pub fn add_constants_within(column: CellArray<'_>, constants: &[i64], bound: u64) -> Result<BinaryArray, CellError> {
+    if column.len() != constants.len() {
+        let text = format!("{} constants cannot be added to {} rows", constants.len(), column.len());
+        return Err(CellError::Unsupported(text));
+    }
+    let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
+    for (row, constant) in constants.iter().enumerate() {
+        match column.bytes(row) {
+            Some(bytes) => builder.push_plus(bytes, *constant, bound)?,
+            None => builder.push_null()?,
+        }
+    }
+    builder.finish()
 }
 
 /// `column * factor`.
 pub fn scale_cells(column: CellArray<'_>, factor: i64) -> Result<BinaryArray, CellError> {
-    map_cells(column, |cell, _| cell.scale(factor))
+    map_cells(column, |cell| cell.scale(factor))
 }
 
 /// `-column`.
 pub fn negate_cells(column: CellArray<'_>) -> Result<BinaryArray, CellError> {
-    map_cells(column, |cell, _| cell.negate())
+    map_cells(column, |cell| cell.negate())
 }
 
 /// `left + right`, row by row; NULL where either is.
@@ -172,7 +206,7 @@ pub fn add_cells(left: CellArray<'_>, right: CellArray<'_>) -> Result<BinaryArra
 
 fn map_cells(
     column: CellArray<'_>,
-    mut change: impl FnMut(&mut Cell, usize) -> Result<(), CellError>,
+    mut change: impl FnMut(&mut Cell) -> Result<(), CellError>,
 ) -> Result<BinaryArray, CellError> {
     let mut cell = Cell::scratch();
     let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
@@ -180,11 +214,64 @@ fn map_cells(
         match column.bytes(row) {
             Some(bytes) => {
                 cell.read(bytes)?;
-                change(&mut cell, row)?;
+                change(&mut cell)?;
                 builder.push(&cell)?;
             }
             None => builder.push_null()?,
         }
     }
     builder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KeyId, Lanes, Seed};
+
+    fn column(lanes: Lanes) -> BinaryArray {
+        let mut builder = CellArrayBuilder::with_capacity(4, 64);
+        for row in 0..3u16 {
+            let bodies: Vec<u64> = (0..lanes.total() as u64).map(|lane| u64::from(row) << 20 | lane).collect();
+            let cell = Cell::fresh(KeyId([1; 8]), lanes, Some(9), Seed([row as u8; 16]), row * 4, &bodies).unwrap();
+            builder.push(&cell).unwrap();
+        }
+        builder.push_null().unwrap();
+        builder.finish().unwrap()
+    }
+
+    /// The short cut over bytes writes what the cell's own arithmetic writes.
+    #[test]
+    fn adding_a_constant_in_place_is_adding_it() {
+        for (nulls, tag) in [(false, false), (false, true), (true, false), (true, true)] {
+            let column = column(Lanes { value: 1, nulls, tag });
+            let short_cut = add_constants_within(CellArray::Binary(&column), &[5, -6, 7, 0], 10).unwrap();
+            for (row, constant) in [5, -6, 7].into_iter().enumerate() {
+                let mut cell = Cell::from_bytes(column.value(row)).unwrap();
+                cell.add_constant_within(constant, 10).unwrap();
+                assert_eq!(short_cut.value(row), cell.to_bytes());
+            }
+            assert!(short_cut.is_null(3));
+            assert!(add_constants_within(CellArray::Binary(&column), &[5, -6, 11, 0], 10).is_err());
+        }
+    }
+
+    #[test]
+    fn dense_cells_take_the_long_way() {
+        let mut cell = Cell::from_bytes(column(Lanes::NUMBER).value(0)).unwrap();
+        cell.make_dense().unwrap();
+        let mut builder = CellArrayBuilder::with_capacity(1, 64);
+        builder.push(&cell).unwrap();
+        let sum = add_constant(CellArray::Binary(&builder.finish().unwrap()), 3).unwrap();
+        cell.add_constant(3).unwrap();
+        assert_eq!(sum.value(0), cell.to_bytes());
+    }
+
+    #[test]
+    fn columns_add_row_by_row() {
+        let column = column(Lanes::NUMBER);
+        let sum = add_cells(CellArray::Binary(&column), CellArray::Binary(&column)).unwrap();
+        let twice = scale_cells(CellArray::Binary(&column), 2).unwrap();
+        assert_eq!(sum, twice);
+        assert_eq!(sum.null_count(), 1);
+    }
 }

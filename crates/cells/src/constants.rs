@@ -73,7 +73,7 @@ mod tests {
     use crate::{KeyId, Lanes, Seed};
 
     fn constants() -> ColumnConstants {
-        let cell = |index| Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, 128, Seed([2; 16]), index, &[3]).unwrap();
+        let cell = |index| Cell::fresh(KeyId([1; 8]), Lanes::NUMBER, Some(128), Seed([2; 16]), index, &[3]).unwrap();
         ColumnConstants { lower: cell(0), upper: cell(1), reciprocal: cell(2) }
     }
 

@@ -35,15 +35,11 @@ impl DenseSum {
         Self::default()
     }
 
-    /// Adds one cell.
+    /// Adds one cell. A cell that is refused leaves the sum as it was.
     pub fn add(&mut self, cell: &Cell) -> Result<(), CellError> {
-        cell.require_number()?;
+        let magnitude = cell.number_magnitude()?;
         require_positive(cell)?;
-        for term in cell.terms() {
-            self.rows.entry(term.seed).or_default().push((term.index, term.coefficient.into()));
-        }
-        self.row_count += cell.terms().len();
-        if self.row_count > MAX_ROWS {
+        if self.row_count + cell.terms().len() > MAX_ROWS {
             return Err(CellError::Unsupported(format!("a sum takes at most {MAX_ROWS} rows; split it into parts")));
         }
         match &mut self.total {
@@ -64,15 +60,20 @@ impl DenseSum {
                         "a sum cannot mix cells that hide NULLs with cells that do not".to_owned(),
                     ));
                 }
-                total.magnitude = checked_magnitude(total.magnitude.checked_add(cell.magnitude))?;
-                for (ours, theirs) in total.bodies.iter_mut().zip(&cell.bodies) {
-                    *ours = ours.wrapping_add(*theirs);
-                }
+                let magnitude = checked_magnitude(total.number_magnitude()?.checked_add(magnitude))?;
                 if let Mask::Dense { .. } = cell.mask {
                     total.add_dense_mask(cell)?;
                 }
+                total.magnitude = Some(magnitude);
+                for (ours, theirs) in total.bodies.iter_mut().zip(&cell.bodies) {
+                    *ours = ours.wrapping_add(*theirs);
+                }
             }
         }
+        for term in cell.terms() {
+            self.rows.entry(term.seed).or_default().push((term.index, term.coefficient.into()));
+        }
+        self.row_count += cell.terms().len();
         Ok(())
     }
 

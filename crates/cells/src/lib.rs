@@ -11,6 +11,7 @@
 //! ```text
 //!  cell            one encrypted value
 //!  wire            its bytes
+//!  view            its bytes, checked where they lie
 //!  affine          add, negate, scale, add a constant
 //!  dense           long sums, collapsed into one sample
 //!  noise           how far from corruption a cell is
@@ -32,11 +33,14 @@ mod noise;
 mod parameters;
 mod sample;
 mod side_tables;
+mod view;
 mod wire;
 
 pub use cell::{Cell, Lanes, MAX_TERMS, Term};
 pub use cell_type::{CellType, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width};
-pub use column::{CellArray, CellArrayBuilder, add_cells, add_constant, negate_cells, scale_cells};
+pub use column::{
+    CellArray, CellArrayBuilder, add_cells, add_constant, add_constants_within, negate_cells, scale_cells,
+};
 pub use constants::{CONSTANTS_METADATA_KEY, ColumnConstants, RECIPROCAL_BITS};
 pub use dense::DenseSum;
 pub use error::CellError;
@@ -48,4 +52,5 @@ pub use parameters::{
 };
 pub use sample::{expand_mask, tfhe_seed};
 pub use side_tables::SideTables;
-pub use wire::CELL_VERSION;
+pub use view::CellView;
+pub use wire::{CELL_VERSION, FreshCells};

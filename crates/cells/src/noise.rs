@@ -72,6 +72,10 @@ impl Noise {
 
     /// Itself, if a message under it decrypts correctly.
     pub fn checked(self) -> Result<Self, CellError> {
+        // Nearly always the simple bound suffices, and needs no square root.
+        if self.absolute < Self::LIMIT / FRESH_NOISE {
+            return Ok(self);
+        }
         let noise = self.bound();
         if noise < Self::LIMIT { Ok(self) } else { Err(CellError::NoiseBudget { noise, limit: Self::LIMIT - 1 }) }
     }

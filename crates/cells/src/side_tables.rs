@@ -80,6 +80,10 @@ impl SideTables {
             content.extend_from_slice(&(stream.len() as u64).to_le_bytes());
             content.extend_from_slice(&stream);
         }
+        if content.len() as u64 > MAX_LENGTH {
+            let text = "zero pool and dictionaries exceed 1 GiB; use a smaller zero_pool, pad_to or max_length";
+            return Err(CellError::Unsupported(text.to_owned()));
+        }
         let mut bytes = Vec::with_capacity(PREFIX + content.len());
         bytes.write_all(MAGIC)?;
         bytes.push(VERSION);

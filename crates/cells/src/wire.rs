@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  byte  0      format version (1)
-//!        1      flags: 1 dense, 2 hidden-NULL lane, 4 tag lane; the rest must be zero
+//!        1      flags: 1 dense, 2 hidden-NULL lane, 4 tag lane, 8 not a number; the rest must be zero
 //!        2      lanes, at least one
 //!        3      terms (0 in a dense cell)
 //!        4..12  key id
-//!       12..18  largest absolute value of the number, 48 bits
+//!       12..18  largest absolute value of the number, 48 bits; zero if it is not a number
 //!       18..    affine: terms, each seed (16), coefficient (i16), index (u16), sorted by seed and index
 //!               dense:  sum |c| (u64), sum c^2 (u64), then 4096 mask words a lane
 //!               bodies, one u64 a lane
@@ -18,18 +18,19 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cell::{Mask, fits_chunk};
-use crate::parameters::{MAX_MAGNITUDE, POLYNOMIAL_SIZE};
-use crate::{Cell, CellError, KeyId, Lanes, MAX_TERMS, Noise, Seed, Term};
+use crate::view::MaskView;
+use crate::{Cell, CellError, CellView, KeyId, Lanes};
 
 /// The format that this program writes.
 pub const CELL_VERSION: u8 = 1;
 
-const DENSE: u8 = 1;
-const NULLS: u8 = 2;
-const TAG: u8 = 4;
-const HEADER: usize = 18;
-const TERM: usize = 20;
-const CHECKSUM: usize = 4;
+pub(crate) const DENSE: u8 = 1;
+pub(crate) const NULLS: u8 = 2;
+pub(crate) const TAG: u8 = 4;
+pub(crate) const OPAQUE: u8 = 8;
+pub(crate) const HEADER: usize = 18;
+pub(crate) const TERM: usize = 20;
+pub(crate) const CHECKSUM: usize = 4;
 
 impl Cell {
     /// Reads a cell.
@@ -51,7 +52,7 @@ impl Cell {
         Self {
             key_id: KeyId::default(),
             lanes: Lanes::NUMBER,
-            magnitude: 0,
+            magnitude: None,
             mask: Mask::Affine(Vec::new()),
             bodies: Vec::new(),
         }
@@ -59,96 +60,21 @@ impl Cell {
 
     /// Replaces this cell by the one in `bytes`. After an error its content is unspecified.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), CellError> {
-        let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else {
-            return malformed(format!("{} bytes are too few", bytes.len()));
-        };
-        let Some((header, rest)) = content.split_first_chunk::<HEADER>() else {
-            return malformed(format!("{} bytes are too few", bytes.len()));
-        };
-        let [version, flags, lanes, terms, ..] = *header;
-        if version != CELL_VERSION {
-            return match version {
-                0 => malformed("format version 0".to_owned()),
-                found => Err(CellError::FromTheFuture { what: "the cell", found, supported: CELL_VERSION }),
-            };
-        }
-        if checksum_of(content) != *checksum {
-            return malformed("its checksum does not match".to_owned());
-        }
-        if flags & !(DENSE | NULLS | TAG) != 0 {
-            return malformed(format!("unknown flags {flags:#04x}"));
-        }
-        let (nulls, tag) = (flags & NULLS != 0, flags & TAG != 0);
-        let Some(value) = lanes.checked_sub(u8::from(nulls) + u8::from(tag)).filter(|value| *value > 0) else {
-            return malformed(format!("{lanes} lanes are too few for its flags"));
-        };
-        self.lanes = Lanes { value, nulls, tag };
-        self.key_id = KeyId(array_at(header, 4));
-        let mut magnitude = [0; 8];
-        magnitude[..6].copy_from_slice(&header[12..]);
-        self.magnitude = u64::from_le_bytes(magnitude);
-        if self.magnitude > MAX_MAGNITUDE {
-            return malformed("its magnitude exceeds the message space".to_owned());
-        }
-        let (mask, bodies) = match rest.len().checked_sub(8 * usize::from(lanes)) {
-            Some(at) => rest.split_at(at),
-            None => return malformed(format!("{} bytes are too few for {lanes} lanes", bytes.len())),
-        };
-        if flags & DENSE == 0 {
-            self.read_terms(mask, usize::from(terms))?;
-        } else {
-            self.read_dense(mask, terms)?;
+        let view = CellView::parse(bytes)?;
+        (self.key_id, self.lanes, self.magnitude) = (view.key_id, view.lanes, view.magnitude);
+        match (&view.mask, &mut self.mask) {
+            (MaskView::Affine(_), Mask::Affine(terms)) => {
+                terms.clear();
+                terms.extend(view.terms());
+            }
+            (MaskView::Affine(_), mask) => *mask = Mask::Affine(view.terms().collect()),
+            (MaskView::Dense { noise, words }, mask) => {
+                *mask =
+                    Mask::Dense { noise: *noise, words: words.iter().map(|word| u64::from_le_bytes(*word)).collect() };
+            }
         }
         self.bodies.clear();
-        self.bodies.extend(words(bodies));
-        self.noise().checked().map(|_| ()).or_else(|_| malformed("its noise exceeds the budget".to_owned()))
-    }
-
-    fn read_terms(&mut self, bytes: &[u8], count: usize) -> Result<(), CellError> {
-        let mut terms = match std::mem::replace(&mut self.mask, Mask::Affine(Vec::new())) {
-            Mask::Affine(terms) => terms,
-            Mask::Dense { .. } => Vec::new(),
-        };
-        terms.clear();
-        if count > MAX_TERMS || bytes.len() != count * TERM {
-            return malformed(format!("{} bytes do not hold {count} terms", bytes.len()));
-        }
-        let mut positive = 0;
-        for (seed, rest) in bytes.as_chunks::<TERM>().0.iter().map(|term| term.split_at(16)) {
-            let term = Term {
-                seed: Seed(array_at(seed, 0)),
-                coefficient: i16::from_le_bytes(array_at(rest, 0)),
-                index: u16::from_le_bytes(array_at(rest, 2)),
-            };
-            if term.coefficient == 0 || !fits_chunk(term.index, self.lanes) {
-                return malformed("a term is out of range".to_owned());
-            }
-            if terms.last().is_some_and(|last: &Term| last.place() >= term.place()) {
-                return malformed("its terms are out of order".to_owned());
-            }
-            positive += usize::from(term.coefficient > 0);
-            terms.push(term);
-        }
-        if self.lanes.nulls && positive != 0 && positive != count {
-            return malformed("terms of both signs would cancel hidden NULLs".to_owned());
-        }
-        self.mask = Mask::Affine(terms);
-        Ok(())
-    }
-
-    fn read_dense(&mut self, bytes: &[u8], terms: u8) -> Result<(), CellError> {
-        let expected = 16 + 8 * POLYNOMIAL_SIZE * self.lanes.total();
-        if bytes.len() != expected || terms != 0 {
-            return malformed(format!("a dense mask of {} bytes should have {expected}", bytes.len()));
-        }
-        let (norms, mask) = bytes.split_at(16);
-        self.mask = Mask::Dense {
-            noise: Noise {
-                absolute: u64::from_le_bytes(array_at(norms, 0)),
-                squares: u64::from_le_bytes(array_at(norms, 8)),
-            },
-            words: words(mask).collect(),
-        };
+        self.bodies.extend(view.bodies());
         Ok(())
     }
 
@@ -159,10 +85,12 @@ impl Cell {
             Mask::Affine(terms) => (0, terms.len() as u8),
             Mask::Dense { .. } => (DENSE, 0),
         };
-        let flags = kind | if self.lanes.nulls { NULLS } else { 0 } | if self.lanes.tag { TAG } else { 0 };
-        out.extend_from_slice(&[CELL_VERSION, flags, self.lanes.total() as u8, terms]);
+        let set = |flag: u8, on: bool| if on { flag } else { 0 };
+        let lanes = self.lanes;
+        let flags = kind | set(NULLS, lanes.nulls) | set(TAG, lanes.tag) | set(OPAQUE, self.magnitude.is_none());
+        out.extend_from_slice(&[CELL_VERSION, flags, lanes.total() as u8, terms]);
         out.extend_from_slice(&self.key_id.0);
-        out.extend_from_slice(&self.magnitude.to_le_bytes()[..6]);
+        out.extend_from_slice(&self.magnitude.unwrap_or(0).to_le_bytes()[..6]);
         match &self.mask {
             Mask::Affine(terms) => {
                 for term in terms {
@@ -186,23 +114,42 @@ impl Cell {
     }
 }
 
-fn checksum_of(content: &[u8]) -> [u8; CHECKSUM] {
+pub(crate) fn checksum_of(content: &[u8]) -> [u8; CHECKSUM] {
     (xxh3_64(content) as u32).to_le_bytes()
 }
 
-/// `N` bytes at a place that the caller has checked to exist.
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
-    array
+/// Writes the cells of a chunk, which differ in index and bodies only.
+pub struct FreshCells {
+    template: Vec<u8>,
+    lanes: Lanes,
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
-}
+impl FreshCells {
+    /// For cells like this fresh one.
+    pub fn like(cell: &Cell) -> Result<Self, CellError> {
+        match cell.terms() {
+            [_] => Ok(Self { template: cell.to_bytes(), lanes: cell.lanes }),
+            _ => Err(CellError::Unsupported("only a fresh cell has neighbours in its chunk".to_owned())),
+        }
+    }
 
-fn malformed<T>(why: String) -> Result<T, CellError> {
-    Err(CellError::Malformed(why))
+    /// Appends the cell at `index`.
+    pub fn write(&self, index: usize, bodies: &[u64], out: &mut Vec<u8>) -> Result<(), CellError> {
+        let place = u16::try_from(index).ok().filter(|index| fits_chunk(*index, self.lanes));
+        let Some(place) = place.filter(|_| bodies.len() == self.lanes.total()) else {
+            return Err(CellError::Unsupported(format!("no cell of {} lanes fits at index {index}", bodies.len())));
+        };
+        let start = out.len();
+        out.extend_from_slice(&self.template);
+        let cell = &mut out[start..];
+        let (content, checksum) = cell.split_at_mut(self.template.len() - CHECKSUM);
+        content[HEADER + TERM - 2..HEADER + TERM].copy_from_slice(&place.to_le_bytes());
+        for (word, body) in content[HEADER + TERM..].as_chunks_mut::<8>().0.iter_mut().zip(bodies) {
+            *word = body.to_le_bytes();
+        }
+        checksum.copy_from_slice(&checksum_of(content));
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -210,10 +157,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Seed;
 
     fn sample(lanes: Lanes) -> Cell {
         let bodies: Vec<u64> = (0..lanes.total() as u64).map(|l| 0x0123_4567_89ab_cdef ^ l).collect();
-        Cell::fresh(KeyId([7; 8]), lanes, 128, Seed([9; 16]), 40, &bodies).unwrap()
+        let magnitude = (lanes.value == 1).then_some(128);
+        Cell::fresh(KeyId([7; 8]), lanes, magnitude, Seed([9; 16]), 40, &bodies).unwrap()
     }
 
     #[test]
@@ -263,26 +212,51 @@ mod tests {
         assert!(matches!(error, CellError::FromTheFuture { found: 2, .. }), "{error}");
     }
 
-    /// Any header behind a valid checksum: the parser itself must hold.
-    fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
+    /// Behind a valid checksum the parser itself must hold: whatever it accepts, it writes back.
+    fn read_with_checksum(mut content: Vec<u8>) -> Option<Cell> {
         let checksum = checksum_of(&content);
         content.extend_from_slice(&checksum);
-        content
+        let cell = Cell::from_bytes(&content).ok()?;
+        assert_eq!(cell.to_bytes(), content);
+        Some(cell)
+    }
+
+    /// One byte of a valid cell changed, and the checksum made to match.
+    #[test]
+    fn forged_cells_never_panic() {
+        let mut two_terms = sample(Lanes::NUMBER);
+        two_terms.add(&Cell::fresh(KeyId([7; 8]), Lanes::NUMBER, Some(1), Seed([3; 16]), 4095, &[1]).unwrap()).unwrap();
+        let mut dense = sample(Lanes::NUMBER);
+        dense.make_dense().unwrap();
+        let text = sample(Lanes { value: 2, nulls: true, tag: true });
+        for (name, cell) in [("two terms", two_terms), ("dense", dense), ("text", text)] {
+            let bytes = cell.to_bytes();
+            let content = &bytes[..bytes.len() - CHECKSUM];
+            let (mut accepted, mut refused) = (0, 0);
+            for at in (0..content.len().min(120)).chain((120..content.len()).step_by(4001)) {
+                for value in 0..=255 {
+                    let mut forged = content.to_vec();
+                    forged[at] = value;
+                    match read_with_checksum(forged) {
+                        Some(_) => accepted += 1,
+                        None => refused += 1,
+                    }
+                }
+            }
+            assert!(accepted > 1000 && refused > 500, "{name}: {accepted} accepted, {refused} refused");
+        }
     }
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_panic(
-            flags in 0u8..8,
-            lanes in 0u8..6,
-            terms in 0u8..4,
-            mut content in proptest::collection::vec(any::<u8>(), 18..160),
+        fn forged_lengths_never_panic(
+            header in proptest::collection::vec(0u8..12, 4),
+            rest in proptest::collection::vec(any::<u8>(), 0..160),
         ) {
-            content[..4].copy_from_slice(&[CELL_VERSION, flags, lanes, terms]);
-            let bytes = with_checksum(content);
-            if let Ok(cell) = Cell::from_bytes(&bytes) {
-                prop_assert_eq!(cell.to_bytes(), bytes);
-            }
+            let mut content = header;
+            content[0] = CELL_VERSION;
+            content.extend(rest);
+            read_with_checksum(content);
         }
 
         #[test]

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use veil_keys::{KeyFile, OWNER_FILE, OwnerKeys, P1_FILE, P2_FILE, os_rng};
+use veil_keys::{OwnerKeys, os_rng};
 use veil_owner::{Declaration, Output, OwnerError, decrypt_file, encrypt_file, inspect_file, unwatched};
 
 use crate::progress::RunProgress;
@@ -53,9 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     story.quote(&clear, 4)?;
 
     let keys = OwnerKeys::generate(&mut os_rng());
-    keys.save(&keys_folder.join(OWNER_FILE), arguments.force)?;
-    keys.p1().save(&keys_folder.join(P1_FILE), arguments.force)?;
-    keys.p2().save(&keys_folder.join(P2_FILE), arguments.force)?;
+    keys.save_all(&keys_folder, arguments.force)?;
     story.tell("2. The owner makes keys: everything for itself, nothing secret for the engine", &keys_folder)?;
 
     let encrypted = folder.join("patients.veil.parquet");

@@ -54,6 +54,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).create_new(!arguments.force);
+    // The draft holds labels and extremes of the data.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
     let written = open.open(&arguments.output).and_then(|mut file| file.write_all(draft.as_bytes()));
     written.map_err(|source| OwnerError::Io { file: arguments.output.clone(), source })?;
     progress.finish(&format!("Drafted {}: check every column before you encrypt;", arguments.output.display()));

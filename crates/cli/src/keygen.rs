@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use veil_keys::{KeyError, KeyFile, OWNER_FILE, OwnerKeys, P1_FILE, P2_FILE, os_rng};
+use veil_keys::{KeyError, OWNER_FILE, OwnerKeys, os_rng};
 
 use crate::Outcome;
 use crate::progress::say;
@@ -31,16 +31,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let folder = &arguments.output;
     std::fs::create_dir_all(folder).map_err(|source| KeyError::Io { path: folder.clone(), source })?;
-    let at = |name: &str| folder.join(name);
-    // All or nothing: a mixture of two key sets would be worse than none.
-    let existing = [OWNER_FILE, P1_FILE, P2_FILE].map(at).into_iter().find(|path| path.exists());
-    if let Some(path) = existing.filter(|_| !arguments.force) {
-        return Err(KeyError::Exists(path).into());
-    }
     let keys = OwnerKeys::generate(&mut os_rng());
-    keys.save(&at(OWNER_FILE), arguments.force)?;
-    keys.p1().save(&at(P1_FILE), arguments.force)?;
-    keys.p2().save(&at(P2_FILE), arguments.force)?;
+    keys.save_all(folder, arguments.force)?;
     if !arguments.quiet {
         say(&format!("Key set {} is in {}: keep {OWNER_FILE} safe", keys.key_id(), folder.display()));
     }

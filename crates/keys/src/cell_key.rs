@@ -35,8 +35,10 @@ impl CellKey {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8; CELL_KEY_BYTES]) -> Self {
-        let bits = bytes.iter().flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1)));
-        Self { bits: Zeroizing::new(bits.collect()) }
+        // Room for all of it at once: a vector that grows leaves copies behind.
+        let mut bits = Zeroizing::new(Vec::with_capacity(POLYNOMIAL_SIZE));
+        bits.extend(bytes.iter().flat_map(|byte| (0..8).map(move |bit| u64::from(byte >> bit & 1))));
+        Self { bits }
     }
 
     pub(crate) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
@@ -50,8 +52,8 @@ impl CellKey {
     }
 
     /// `<mask, s>` of an LWE mask.
-    pub(crate) fn inner_product(&self, mask: &[u64]) -> u64 {
-        let product = mask.iter().zip(self.bits.iter()).map(|(word, bit)| word & bit.wrapping_neg());
+    pub(crate) fn inner_product(&self, mask: impl Iterator<Item = u64>) -> u64 {
+        let product = mask.zip(self.bits.iter()).map(|(word, bit)| word & bit.wrapping_neg());
         product.fold(0, u64::wrapping_add)
     }
 }

@@ -10,8 +10,8 @@ use rand::CryptoRng;
 use rayon::prelude::*;
 use tfhe::core_crypto::commons::math::random::{DefaultRandomGenerator, RandomGenerator, TUniform};
 use veil_cells::{
-    Cell, CellArrayBuilder, CellError, CellType, ColumnConstants, FRESH_NOISE_LOG2, Lanes, RECIPROCAL_BITS, Seed,
-    Width, phase_of_message, tfhe_seed,
+    Cell, CellArrayBuilder, CellError, CellType, ColumnConstants, FRESH_NOISE_LOG2, FreshCells, Lanes, RECIPROCAL_BITS,
+    Seed, Width, phase_of_message, tfhe_seed,
 };
 use zeroize::Zeroizing;
 
@@ -34,8 +34,11 @@ pub fn encrypt_column(
     rng: &mut impl CryptoRng,
 ) -> Result<BinaryArray, KeyError> {
     let lanes = cell_type.cell_lanes();
-    let rows = messages.len() / lanes.total();
-    if !messages.len().is_multiple_of(lanes.total()) || nulls.is_some_and(|nulls| nulls.len() != rows) {
+    let rows = messages.len() / lanes.total().max(1);
+    if !lanes.is_valid()
+        || !messages.len().is_multiple_of(lanes.total())
+        || nulls.is_some_and(|nulls| nulls.len() != rows)
+    {
         let text = format!("{} messages do not fill rows of {} lanes", messages.len(), lanes.total());
         return Err(CellError::Unsupported(text).into());
     }
@@ -43,7 +46,7 @@ pub fn encrypt_column(
     for _ in 0..seeds.capacity() {
         seeds.push(ChunkSeeds::draw(rng));
     }
-    let magnitude = cell_type.width.magnitude();
+    let magnitude = cell_type.kind.is_number().then(|| cell_type.width.magnitude());
     let chunks: Vec<Vec<u8>> = messages
         .par_chunks(lanes.rows_per_chunk() * lanes.total())
         .zip(&seeds)
@@ -81,13 +84,13 @@ pub fn encrypt_constants(
     seeds.mask.0.copy_from_slice(mask);
     seeds.noise.copy_from_slice(noise);
 
-    let bytes = encrypt_chunk(keys, Lanes::NUMBER, Width::FULL.magnitude(), &[lower, upper, reciprocal], &seeds)?;
+    let bytes = encrypt_chunk(keys, Lanes::NUMBER, Some(Width::FULL.magnitude()), &[lower, upper, reciprocal], &seeds)?;
     let cell = |at: usize, magnitude: u64| {
         let fresh = Cell::from_bytes(&bytes[at * bytes.len() / 3..(at + 1) * bytes.len() / 3])?;
         let [term] = fresh.terms() else {
             return Err(CellError::Unsupported("not a fresh cell".to_owned()));
         };
-        Cell::fresh(keys.key_id(), Lanes::NUMBER, magnitude, term.seed, term.index, fresh.bodies())
+        Cell::fresh(keys.key_id(), Lanes::NUMBER, Some(magnitude), term.seed, term.index, fresh.bodies())
     };
     let magnitude = cell_type.width.magnitude();
     Ok(ColumnConstants {
@@ -109,17 +112,16 @@ impl ChunkSeeds {
 fn encrypt_chunk(
     keys: &OwnerKeys,
     lanes: Lanes,
-    magnitude: u64,
+    magnitude: Option<u64>,
     messages: &[i64],
     seeds: &ChunkSeeds,
 ) -> Result<Vec<u8>, CellError> {
     let bodies = chunk_bodies(keys.cell(), messages, seeds);
-    let mut cell =
-        Cell::fresh(keys.key_id(), lanes, magnitude, seeds.mask, 0, bodies.get(..lanes.total()).unwrap_or(&[]))?;
-    let mut bytes = Vec::with_capacity(bodies.len() / lanes.total() * cell.to_bytes().len());
+    let first = bodies.get(..lanes.total()).unwrap_or(&[]);
+    let cells = FreshCells::like(&Cell::fresh(keys.key_id(), lanes, magnitude, seeds.mask, 0, first)?)?;
+    let mut bytes = Vec::new();
     for (row, bodies) in bodies.chunks_exact(lanes.total()).enumerate() {
-        cell.move_to(row * lanes.total(), bodies)?;
-        cell.write(&mut bytes);
+        cells.write(row * lanes.total(), bodies, &mut bytes)?;
     }
     Ok(bytes)
 }

@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use veil_cells::KeyId;
@@ -42,20 +42,7 @@ pub trait KeyFile: Sized {
 
     /// Writes the file. Without `replace` an existing one is left alone.
     fn save(&self, path: &Path, replace: bool) -> Result<(), KeyError> {
-        let bytes = self.to_bytes();
-        let io = |source| KeyError::Io { path: path.to_owned(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Temporary files are created with mode 0600, and renaming keeps it.
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
-        file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).map_err(io)?;
-        let persisted = if replace { file.persist(path) } else { file.persist_noclobber(path) };
-        match persisted {
-            Ok(_) => Ok(()),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(KeyError::Exists(path.to_owned()))
-            }
-            Err(error) => Err(io(error.error)),
-        }
+        Prepared::new(self, path, replace)?.put()
     }
 
     /// Reads the file.
@@ -79,6 +66,50 @@ pub trait KeyFile: Sized {
 
     #[doc(hidden)]
     fn from_content(content: &Content<'_>) -> Result<Self, Fault>;
+}
+
+impl OwnerKeys {
+    /// Writes the three parties' files into a folder: all are complete before the first takes its place, so that keys of
+    /// two sets do not mix.
+    pub fn save_all(&self, folder: &Path, replace: bool) -> Result<(), KeyError> {
+        let files = [
+            Prepared::new(self, &folder.join(OWNER_FILE), replace)?,
+            Prepared::new(&self.p1(), &folder.join(P1_FILE), replace)?,
+            Prepared::new(&self.p2(), &folder.join(P2_FILE), replace)?,
+        ];
+        files.into_iter().try_for_each(Prepared::put)
+    }
+}
+
+/// A key file that is written but not yet in its place.
+struct Prepared {
+    file: tempfile::NamedTempFile,
+    path: PathBuf,
+    replace: bool,
+}
+
+impl Prepared {
+    fn new(keys: &impl KeyFile, path: &Path, replace: bool) -> Result<Self, KeyError> {
+        let io = |source| KeyError::Io { path: path.to_owned(), source };
+        if path.exists() && !replace {
+            return Err(KeyError::Exists(path.to_owned()));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Temporary files are created with mode 0600, and renaming keeps it.
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
+        file.write_all(&keys.to_bytes()).and_then(|()| file.as_file().sync_all()).map_err(io)?;
+        Ok(Self { file, path: path.to_owned(), replace })
+    }
+
+    fn put(self) -> Result<(), KeyError> {
+        let Self { file, path, replace } = self;
+        let persisted = if replace { file.persist(&path) } else { file.persist_noclobber(&path) };
+        match persisted {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(KeyError::Exists(path)),
+            Err(error) => Err(KeyError::Io { path, source: error.error }),
+        }
+    }
 }
 
 const OWNER: u8 = 1;
@@ -261,9 +292,8 @@ mod tests {
     fn each_party_gets_its_part() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        keys().save(&at(OWNER_FILE), false).unwrap();
-        keys().p1().save(&at(P1_FILE), false).unwrap();
-        keys().p2().save(&at(P2_FILE), false).unwrap();
+        keys().save_all(folder.path(), false).unwrap();
+        assert!(matches!(keys().save_all(folder.path(), false), Err(KeyError::Exists(_))));
 
         let owner = OwnerKeys::load(&at(OWNER_FILE)).unwrap();
         assert_eq!(owner.to_bytes(), keys().to_bytes());

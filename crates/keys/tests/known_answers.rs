@@ -9,6 +9,7 @@ use std::path::Path;
 
 use rand::{CryptoRng, RngCore};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use veil_cells::{Cell, CellArray, CellArrayBuilder, CellType, ColumnConstants, DenseSum};
 use veil_keys::{KeyFile, OwnerKeys, decrypt_column, encrypt_column, encrypt_constants};
 
@@ -79,6 +80,11 @@ fn answers() -> Value {
     sum.scale(-7).unwrap();
     sum.add(&other).unwrap();
     sum.add_constant(11).unwrap();
+    let many = encrypt_column(&keys, &numbers, &(0..100).collect::<Vec<_>>(), None, &mut rng).unwrap();
+    let mut dense = DenseSum::new();
+    many.iter().for_each(|cell| dense.add(&Cell::from_bytes(cell.unwrap()).unwrap()).unwrap());
+    let dense = dense.finish().unwrap().unwrap();
+    assert!(dense.dense_mask(0).is_some());
     let column = keys.column_id("patients", "value");
     json!({
         "owner.keys": hex(&keys.to_bytes()),
@@ -87,6 +93,7 @@ fn answers() -> Value {
         "column id": column,
         "columns": columns,
         "affine": { "type": numbers, "cell": hex(&sum.to_bytes()), "message": -7 * 1000 - 3 + 11 },
+        "dense, SHA-256": hex(&Sha256::digest(dense.to_bytes())),
         "constants": encrypt_constants(&keys, &numbers, -20, 120).unwrap().to_metadata(),
         "sealed": hex(&keys.seal().seal(keys.key_id(), column, b"{\"labels\":[\"no\",\"yes\"]}").unwrap()),
         "tags": { "text Anna": tagger.tag(b"Anna"), "NULL": tagger.null_tag() },

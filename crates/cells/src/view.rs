@@ -1,0 +1,175 @@
+//! A cell looked at where it lies, without copying: every check of the format is here.
+
+use crate::cell::fits_chunk;
+use crate::parameters::{MAX_MAGNITUDE, POLYNOMIAL_SIZE, checked_magnitude, phase_of_message};
+use crate::wire::{CELL_VERSION, CHECKSUM, DENSE, HEADER, NULLS, OPAQUE, TAG, TERM, checksum_of};
+use crate::{CellError, KeyId, Lanes, MAX_TERMS, Noise, Seed, Term};
+
+/// A valid cell in someone else's bytes.
+#[derive(Clone, Copy)]
+pub struct CellView<'a> {
+    pub(crate) key_id: KeyId,
+    pub(crate) lanes: Lanes,
+    pub(crate) magnitude: Option<u64>,
+    pub(crate) mask: MaskView<'a>,
+    bodies: &'a [[u8; 8]],
+    /// All but the checksum.
+    content: &'a [u8],
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum MaskView<'a> {
+    Affine(&'a [[u8; TERM]]),
+    Dense { noise: Noise, words: &'a [[u8; 8]] },
+}
+
+impl<'a> CellView<'a> {
+    /// Checks bytes from outside.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, CellError> {
+        let short = || malformed(format!("{} bytes are too few", bytes.len()));
+        let (content, checksum) = bytes.split_last_chunk::<CHECKSUM>().ok_or_else(short)?;
+        let (header, rest) = content.split_first_chunk::<HEADER>().ok_or_else(short)?;
+        let [version, flags, lane_count, term_count, k0, k1, k2, k3, k4, k5, k6, k7, m0, m1, m2, m3, m4, m5] = *header;
+        match version {
+            CELL_VERSION => {}
+            0 => return Err(malformed("format version 0")),
+            found => return Err(CellError::FromTheFuture { what: "the cell", found, supported: CELL_VERSION }),
+        }
+        if checksum_of(content) != *checksum {
+            return Err(malformed("its checksum does not match"));
+        }
+        let has = |flag: u8| flags & flag != 0;
+        if has(!(DENSE | NULLS | TAG | OPAQUE)) {
+            return Err(malformed(format!("unknown flags {flags:#04x}")));
+        }
+        let value = lane_count.checked_sub(u8::from(has(NULLS)) + u8::from(has(TAG))).filter(|value| *value > 0);
+        let value = value.ok_or_else(|| malformed(format!("{lane_count} lanes are too few for its flags")))?;
+        let lanes = Lanes { value, nulls: has(NULLS), tag: has(TAG) };
+        let magnitude = u64::from_le_bytes([m0, m1, m2, m3, m4, m5, 0, 0]);
+        if magnitude > MAX_MAGNITUDE || has(OPAQUE) && magnitude != 0 || !has(OPAQUE) && value != 1 {
+            return Err(malformed("its magnitude does not fit its lanes"));
+        }
+        let mask_bytes = rest.len().checked_sub(8 * lanes.total()).ok_or_else(short)?;
+        let (mask, bodies) = rest.split_at(mask_bytes);
+        let (mask, noise) = match has(DENSE) {
+            true => dense_mask(mask, lanes, term_count)?,
+            false => affine_mask(mask, lanes, term_count.into())?,
+        };
+        noise.checked().map_err(|_| malformed("its noise exceeds the budget"))?;
+        Ok(Self {
+            key_id: KeyId([k0, k1, k2, k3, k4, k5, k6, k7]),
+            lanes,
+            magnitude: (!has(OPAQUE)).then_some(magnitude),
+            mask,
+            bodies: bodies.as_chunks().0,
+            content,
+        })
+    }
+
+    /// The key set that decrypts it.
+    pub fn key_id(&self) -> KeyId {
+        self.key_id
+    }
+
+    /// Its lanes.
+    pub fn lanes(&self) -> Lanes {
+        self.lanes
+    }
+
+    /// The terms of an affine cell; a dense one has none.
+    pub fn terms(&self) -> impl Iterator<Item = Term> + use<'a> {
+        let terms = match self.mask {
+            MaskView::Affine(terms) => terms,
+            MaskView::Dense { .. } => &[],
+        };
+        terms.iter().map(term_of)
+    }
+
+    /// One body a lane.
+    pub fn bodies(&self) -> impl Iterator<Item = u64> + use<'a> {
+        self.bodies.iter().map(|body| u64::from_le_bytes(*body))
+    }
+
+    /// The LWE mask of one lane of a dense cell.
+    pub fn dense_mask(&self, lane: usize) -> Option<impl Iterator<Item = u64> + use<'a>> {
+        match self.mask {
+            MaskView::Affine(_) => None,
+            MaskView::Dense { words, .. } => {
+                let words = words.chunks_exact(POLYNOMIAL_SIZE).nth(lane)?;
+                Some(words.iter().map(|word| u64::from_le_bytes(*word)))
+            }
+        }
+    }
+
+    /// Appends this number plus a constant, as [`Cell::add_constant_within`](crate::Cell::add_constant_within) makes it, if it is
+    /// affine: only flags, lanes, magnitude, the first body and the checksum differ from the bytes at hand.
+    pub(crate) fn write_plus(&self, constant: i64, bound: u64, out: &mut Vec<u8>) -> Result<bool, CellError> {
+        let (MaskView::Affine(_), Some(magnitude)) = (self.mask, self.magnitude) else { return Ok(false) };
+        let magnitude = checked_magnitude(magnitude.checked_add(bound))?;
+        let kept = self.content.len() - 8 * usize::from(self.lanes.tag);
+        let first_body = self.content.len() - 8 * self.lanes.total();
+        let start = out.len();
+        out.extend_from_slice(&self.content[..kept]);
+        let cell = &mut out[start..];
+        cell[1] &= !TAG;
+        cell[2] -= u8::from(self.lanes.tag);
+        cell[12..HEADER].copy_from_slice(&magnitude.to_le_bytes()[..6]);
+        let body = self.bodies().next().unwrap_or_default().wrapping_add(phase_of_message(constant));
+        cell[first_body..first_body + 8].copy_from_slice(&body.to_le_bytes());
+        let checksum = checksum_of(cell);
+        out.extend_from_slice(&checksum);
+        Ok(true)
+    }
+}
+
+fn affine_mask(bytes: &[u8], lanes: Lanes, count: usize) -> Result<(MaskView<'_>, Noise), CellError> {
+    let (terms, rest) = bytes.as_chunks::<TERM>();
+    if count > MAX_TERMS || terms.len() != count || !rest.is_empty() {
+        return Err(malformed(format!("{} bytes do not hold {count} terms", bytes.len())));
+    }
+    let mut positive = 0;
+    let mut last = None;
+    for term in terms.iter().map(term_of) {
+        if term.coefficient == 0 || !fits_chunk(term.index, lanes) {
+            return Err(malformed("a term is out of range"));
+        }
+        if last.is_some_and(|last| last >= term.place()) {
+            return Err(malformed("its terms are out of order"));
+        }
+        last = Some(term.place());
+        positive += usize::from(term.coefficient > 0);
+    }
+    if lanes.nulls && positive != 0 && positive != count {
+        return Err(malformed("terms of both signs would cancel hidden NULLs"));
+    }
+    let noise = Noise::of_coefficients(terms.iter().map(|term| term_of(term).coefficient.into()));
+    Ok((MaskView::Affine(terms), noise))
+}
+
+fn dense_mask(bytes: &[u8], lanes: Lanes, term_count: u8) -> Result<(MaskView<'_>, Noise), CellError> {
+    let expected = POLYNOMIAL_SIZE * lanes.total();
+    let wrong = || malformed(format!("a dense mask of {} bytes should have {}", bytes.len(), 16 + 8 * expected));
+    let (absolute, rest) = bytes.split_first_chunk::<8>().ok_or_else(wrong)?;
+    let (squares, rest) = rest.split_first_chunk::<8>().ok_or_else(wrong)?;
+    let (words, rest) = rest.as_chunks::<8>();
+    if words.len() != expected || !rest.is_empty() || term_count != 0 {
+        return Err(wrong());
+    }
+    let noise = Noise { absolute: u64::from_le_bytes(*absolute), squares: u64::from_le_bytes(*squares) };
+    Ok((MaskView::Dense { noise, words }, noise))
+}
+
+#[inline]
+fn term_of(bytes: &[u8; TERM]) -> Term {
+    let (seed, rest) = bytes.split_at(16);
+    let mut term = Term { seed: Seed([0; 16]), coefficient: 0, index: 0 };
+    term.seed.0.copy_from_slice(seed);
+    if let [c0, c1, i0, i1] = *rest {
+        (term.coefficient, term.index) = (i16::from_le_bytes([c0, c1]), u16::from_le_bytes([i0, i1]));
+    }
+    term
+}
+
+fn malformed(why: impl Into<String>) -> CellError {
+    CellError::Malformed(why.into())
+}
