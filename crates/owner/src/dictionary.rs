@@ -7,7 +7,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 
 use crate::OwnerError;
 use crate::codec::TextCodec;
-use crate::declaration::DictionaryDeclaration;
+use crate::declaration::{DictionaryDeclaration, MAX_TEXT};
 
 /// Reads, pads and encodes a dictionary: its lanes, and the messages of all entries in random order.
 pub(crate) fn encode_dictionary(
@@ -21,6 +21,9 @@ pub(crate) fn encode_dictionary(
     let Some(longest) = entries.iter().map(|entry| entry.len()).max() else {
         return Err(wrong("the dictionary is empty; write one entry a line".to_owned()));
     };
+    if longest > MAX_TEXT {
+        return Err(wrong(format!("an entry has {longest} bytes, and {MAX_TEXT} fit")));
+    }
     let true_count = entries.len();
     if declaration.pad_to != 0 && true_count > declaration.pad_to {
         return Err(wrong(format!("it has {true_count} entries, more than pad_to = {}", declaration.pad_to)));

@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use veil_cells::{TEXT_BYTES_PER_LANE, TimeUnit, Width};
 
-use crate::codec::{NumberFormat, NumberKind};
+use crate::codec::{NumberFormat, NumberKind, is_encodable};
 use crate::hierarchy_file::read_hierarchy;
 use crate::table_file::{TableReader, report};
 use crate::{OwnerError, Progress, Watch};
@@ -39,7 +39,7 @@ pub fn draft_declaration(input: &Path, options: &DraftOptions, watch: Watch<'_>)
     while let Some(batch) = reader.next() {
         let batch = batch?;
         for (column, observed) in batch.columns().iter().zip(&mut observed) {
-            if is_printable(column.data_type()) {
+            if is_encodable(column.data_type()) {
                 let texts = cast(column, &DataType::Utf8).map_err(OwnerError::arrow(input))?;
                 observed.add(texts.as_string());
             }
@@ -60,7 +60,7 @@ pub fn draft_declaration(input: &Path, options: &DraftOptions, watch: Watch<'_>)
     );
     for (field, observed) in reader.schema.fields().iter().zip(&observed) {
         let _ = write!(draft, "\n[column.{}]\n", key(field.name()));
-        if !is_printable(field.data_type()) {
+        if !is_encodable(field.data_type()) {
             let _ = writeln!(draft, "kind = \"clear\"  # {} cannot be encrypted", field.data_type());
             continue;
         }
@@ -71,15 +71,6 @@ pub fn draft_declaration(input: &Path, options: &DraftOptions, watch: Watch<'_>)
         draft.push_str(&observed.declare(hierarchy.as_deref(), &options.folder));
     }
     Ok(draft)
-}
-
-/// Whether values of a type have a text that an encrypted kind reads; cells themselves have none.
-fn is_printable(data_type: &DataType) -> bool {
-    let value = match data_type {
-        DataType::Dictionary(_, value) => value,
-        other => other,
-    };
-    value.is_numeric() || value.is_temporal() || value.is_string() || *value == DataType::Boolean || value.is_null()
 }
 
 /// What a column's values have shown so far.

@@ -114,7 +114,8 @@ fn typed_files_come_back_in_their_types() {
         (
             "seen",
             Arc::new(
-                TimestampMicrosecondArray::from(vec![Some(1_000_000), None, Some(-5_000_000)]).with_timezone("+02:00"),
+                TimestampMicrosecondArray::from(vec![Some(1_000_000), None, Some(-5_000_000)])
+                    .with_timezone("Europe/Paris"),
             ),
         ),
         ("member", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),

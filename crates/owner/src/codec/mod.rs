@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int64Type};
-use arrow::error::ArrowError;
+use arrow::compute::{CastOptions, can_cast_types, cast, cast_with_options};
+use arrow::datatypes::{DataType, Date64Type, Field, Int64Type};
+use arrow::util::display::array_value_to_string;
 use veil_cells::{
     CONSTANTS_METADATA_KEY, CellError, CellType, ColumnConstants, Kind, Nulls, SEALED_METADATA_KEY, Width,
 };
@@ -71,6 +71,13 @@ impl ColumnCodec {
         declaration: &ColumnDeclaration,
         source: Option<&DataType>,
     ) -> Result<Option<Self>, KeyError> {
+        if let Some(source) = source.filter(|source| !is_encodable(source)) {
+            let text = format!("values of type {source} cannot be encrypted; declare the column as kind = \"clear\"");
+            return match declaration.kind {
+                ColumnKind::Clear(_) => Ok(None),
+                _ => Err(CellError::Unsupported(text).into()),
+            };
+        }
         let mut note = ColumnNote::default().with_source(source);
         let mut cell_type = CellType {
             nulls: if declaration.hide_nulls { Nulls::Hidden } else { Nulls::Public },
@@ -174,22 +181,18 @@ impl ColumnCodec {
             let value = value.to_string();
             move |why| BadValue { row, value, why }
         };
-        let unprintable =
-            |error: ArrowError| BadValue { row: 0, value: array.data_type().to_string(), why: error.to_string() };
         // Whole numbers need no detour through text.
-        let integers = match (&self.values, array.data_type()) {
-            (Values::Number { format, .. }, data_type) if data_type.is_integer() && format.is_integer() => {
-                Some(cast(array, &DataType::Int64).map_err(unprintable)?)
+        let integers = match &self.values {
+            Values::Number { format, .. } if array.data_type().is_integer() && format.is_integer() => {
+                Some(cast_all(array, &DataType::Int64)?)
             }
             _ => None,
         };
         let texts = match (&integers, array.data_type()) {
             (Some(_), _) => StringArray::new_null(0),
             // Arrow prints it with a time of day, which a date has not.
-            (None, DataType::Date64) => {
-                print(&cast(array, &DataType::Date32).map_err(unprintable)?).map_err(unprintable)?
-            }
-            (None, _) => print(array).map_err(unprintable)?,
+            (None, DataType::Date64) => print_all(&whole_days(array)?)?,
+            (None, _) => print_all(array)?,
         };
         for row in 0..array.len() {
             let start = messages.len();
@@ -259,7 +262,7 @@ impl ColumnCodec {
             Values::Category(category) => labels(&|lanes| category.decode(lanes).map(str::to_owned))?,
         };
         match self.note.source() {
-            Some(source) if source != *array.data_type() => Ok(cast(&array, &source).map_err(CellError::from)?),
+            Some(source) if source != *array.data_type() => Ok(cast_back(&array, &source)?),
             _ => Ok(array),
         }
     }
@@ -302,9 +305,58 @@ impl ColumnCodec {
     }
 }
 
+/// Whether values of a type have a text that the kinds read, and can be had back from it. Bytes have none.
+pub(crate) fn is_encodable(data_type: &DataType) -> bool {
+    let value: &DataType = match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    };
+    let is_scalar = value.is_numeric() || value.is_temporal() || value.is_string() || *value == DataType::Boolean;
+    is_scalar && can_cast_types(data_type, &DataType::Utf8) && can_cast_types(&DataType::Utf8, data_type)
+}
+
+/// The values in another type, or the first that has no place there.
+fn cast_all(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, BadValue> {
+    let bad = |row: usize| BadValue {
+        row,
+        value: array_value_to_string(array, row).unwrap_or_default(),
+        why: format!(
+            "({}) cannot be read as {data_type}; correct it or declare the column otherwise",
+            array.data_type()
+        ),
+    };
+    let result = cast(array, data_type).map_err(|_| bad(0))?;
+    let before = array.logical_nulls();
+    let was_null = |row: &usize| before.as_ref().is_some_and(|nulls| nulls.is_null(*row));
+    match (0..array.len()).find(|row| result.is_null(*row) && !was_null(row)) {
+        Some(row) => Err(bad(row)),
+        None => Ok(result),
+    }
+}
+
 /// Values as Arrow prints them.
-fn print(array: &ArrayRef) -> Result<StringArray, ArrowError> {
-    Ok(cast(array, &DataType::Utf8)?.as_string::<i32>().clone())
+fn print_all(array: &ArrayRef) -> Result<StringArray, BadValue> {
+    Ok(cast_all(array, &DataType::Utf8)?.as_string::<i32>().clone())
+}
+
+/// Dates in milliseconds as dates in days.
+fn whole_days(array: &ArrayRef) -> Result<ArrayRef, BadValue> {
+    const DAY: i64 = 86_400_000;
+    let values = array.as_primitive::<Date64Type>();
+    match (0..values.len()).find(|row| values.is_valid(*row) && values.value(*row) % DAY != 0) {
+        Some(row) => Err(BadValue {
+            row,
+            value: array_value_to_string(array, row).unwrap_or_default(),
+            why: "is not a whole day; declare the column as a timestamp".to_owned(),
+        }),
+        None => cast_all(array, &DataType::Date32),
+    }
+}
+
+/// Values in the type they came in, all of them.
+fn cast_back(array: &ArrayRef, source: &DataType) -> Result<ArrayRef, CellError> {
+    let options = CastOptions { safe: false, ..Default::default() };
+    Ok(cast_with_options(array, source, &options)?)
 }
 
 /// A message that stands for no value of its column.

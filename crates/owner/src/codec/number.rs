@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Date32Array, Decimal128Array, Int64Array, TimestampSecondArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use arrow::datatypes::{DataType, TimeUnit as ArrowTimeUnit};
 use chrono::{DateTime, NaiveDate};
@@ -138,7 +137,8 @@ impl NumberFormat {
                 Arc::new(decimals.with_precision_and_scale(18, scale as i8)?)
             }
             NumberKind::Date => {
-                let days: Vec<i32> = numbers.into_iter().map(|days| days as i32).collect();
+                let days = numbers.into_iter().map(i32::try_from).collect::<Result<Vec<i32>, _>>();
+                let days = days.map_err(|_| CellError::Malformed("a date lies beyond the calendar".to_owned()))?;
                 Arc::new(Date32Array::try_new(days.into(), nulls)?)
             }
             NumberKind::Timestamp(unit) => {
@@ -150,7 +150,7 @@ impl NumberFormat {
                 let times: ArrayRef =
                     Arc::new(TimestampSecondArray::try_new(seconds.into(), nulls)?.with_timezone_opt(zone.clone()));
                 match source {
-                    Some(source @ DataType::Timestamp(..)) => cast(&times, source)?,
+                    Some(source @ DataType::Timestamp(..)) => super::cast_back(&times, source)?,
                     _ => times,
                 }
             }

@@ -34,7 +34,7 @@ const DEFAULT_ZERO_POOL: usize = 4096;
 const MAX_POOL: usize = 1 << 24;
 
 /// The most bytes of a text: two lanes are left for hidden NULLs and the tag.
-const MAX_TEXT: usize = (MAX_LANES - 2) * TEXT_BYTES_PER_LANE;
+pub(crate) const MAX_TEXT: usize = (MAX_LANES - 2) * TEXT_BYTES_PER_LANE;
 
 /// A checked declaration.
 #[derive(Clone, Debug)]

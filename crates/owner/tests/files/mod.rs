@@ -11,6 +11,8 @@ use arrow::ipc::reader::FileReader;
 use arrow::ipc::writer::FileWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_cells::{CellArray, CellType, SideTables};
@@ -108,7 +110,10 @@ impl Folder {
     }
 
     pub(crate) fn write_parquet(&self, name: &str, batch: &RecordBatch) {
-        let mut writer = ArrowWriter::try_new(File::create(self.at(name)).unwrap(), batch.schema(), None).unwrap();
+        // The compression that most writers use.
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let file = File::create(self.at(name)).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
         writer.write(batch).unwrap();
         writer.close().unwrap();
     }
