@@ -75,8 +75,8 @@ impl<'a> CellArray<'a> {
 pub struct CellArrayBuilder {
     values: Vec<u8>,
     offsets: Vec<i32>,
-    valid: Vec<bool>,
-    nulls: usize,
+    /// From the first NULL on.
+    valid: Option<Vec<bool>>,
 }
 
 impl CellArrayBuilder {
@@ -84,7 +84,7 @@ impl CellArrayBuilder {
     pub fn with_capacity(rows: usize, bytes: usize) -> Self {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(0);
-        Self { values: Vec::with_capacity(rows * bytes), offsets, valid: Vec::with_capacity(rows), nulls: 0 }
+        Self { values: Vec::with_capacity(rows * bytes), offsets, valid: None }
     }
 
     /// Appends a cell.
@@ -100,20 +100,10 @@ impl CellArrayBuilder {
         self.close_row(true)
     }
 
-    /// Appends the cell in `bytes` plus a constant.
-    fn push_plus(&mut self, bytes: &[u8], constant: i64, bound: u64) -> Result<(), CellError> {
-        let view = CellView::parse(bytes)?;
-        if constant.unsigned_abs() <= bound && view.write_plus(constant, bound, &mut self.values)? {
-            return self.close_row(true);
-        }
-        let mut cell = Cell::from_bytes(bytes)?;
-        cell.add_constant_within(constant, bound)?;
-        self.push(&cell)
-    }
-
     /// Appends a NULL.
     pub fn push_null(&mut self) -> Result<(), CellError> {
-        self.nulls += 1;
+        let rows = self.offsets.len().saturating_sub(1);
+        self.valid.get_or_insert_with(|| vec![true; rows]);
         self.close_row(false)
     }
 
@@ -123,7 +113,7 @@ impl CellArrayBuilder {
             self.offsets.push(0);
         }
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        let nulls = (self.nulls > 0).then(|| NullBuffer::from(self.valid));
+        let nulls = self.valid.map(NullBuffer::from);
         Ok(BinaryArray::try_new(offsets, Buffer::from_vec(self.values), nulls)?)
     }
 
@@ -135,21 +125,16 @@ impl CellArrayBuilder {
             self.offsets.push(0);
         }
         self.offsets.push(end);
-        self.valid.push(valid);
+        if let Some(known) = &mut self.valid {
+            known.push(valid);
+        }
         Ok(())
     }
 }
 
 /// `column + constant`. The cells' headers show the constant's size; see [`Cell::add_constant`].
 pub fn add_constant(column: CellArray<'_>, constant: i64) -> Result<BinaryArray, CellError> {
-    let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
-    for row in 0..column.len() {
-        match column.bytes(row) {
-            Some(bytes) => builder.push_plus(bytes, constant, constant.unsigned_abs())?,
-            None => builder.push_null()?,
-        }
-    }
-    builder.finish()
+    add_each(column, constant.unsigned_abs(), |_| constant)
 }
 
 /// `column + constants`, row by row, where the headers shall show only a bound of the constants.
@@ -158,14 +143,7 @@ pub fn add_constants_within(column: CellArray<'_>, constants: &[i64], bound: u64
         let text = format!("{} constants cannot be added to {} rows", constants.len(), column.len());
         return Err(CellError::Unsupported(text));
     }
-    let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
-    for (row, constant) in constants.iter().enumerate() {
-        match column.bytes(row) {
-            Some(bytes) => builder.push_plus(bytes, *constant, bound)?,
-            None => builder.push_null()?,
-        }
-    }
-    builder.finish()
+    add_each(column, bound, |row| constants[row])
 }
 
 /// `column * factor`.
@@ -200,6 +178,27 @@ pub fn add_cells(left: CellArray<'_>, right: CellArray<'_>) -> Result<BinaryArra
             }
             _ => builder.push_null()?,
         }
+    }
+    builder.finish()
+}
+
+fn add_each(column: CellArray<'_>, bound: u64, constant: impl Fn(usize) -> i64) -> Result<BinaryArray, CellError> {
+    let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
+    let mut before = None;
+    for row in 0..column.len() {
+        let Some(bytes) = column.bytes(row) else {
+            builder.push_null()?;
+            continue;
+        };
+        let (view, constant) = (CellView::parse_after(before.as_ref(), bytes)?, constant(row));
+        if constant.unsigned_abs() <= bound && view.write_plus(constant, bound, &mut builder.values)? {
+            builder.close_row(true)?;
+        } else {
+            let mut cell = Cell::from_bytes(bytes)?;
+            cell.add_constant_within(constant, bound)?;
+            builder.push(&cell)?;
+        }
+        before = Some(view);
     }
     builder.finish()
 }

@@ -66,6 +66,27 @@ impl<'a> CellView<'a> {
         })
     }
 
+    /// Checks the next cell of a column. Fresh neighbours of a chunk share everything up to the index with the cell before, so
+    /// that little is left to check.
+    #[inline]
+    pub fn parse_after(before: Option<&Self>, bytes: &'a [u8]) -> Result<Self, CellError> {
+        const SHARED: usize = HEADER + TERM - 2;
+        if let Some(before) = before
+            && let MaskView::Affine([_]) = before.mask
+            && let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM>()
+            && content.len() == before.content.len()
+            && content[..SHARED] == before.content[..SHARED]
+            && checksum_of(content) == *checksum
+        {
+            let (mask, bodies) = content[HEADER..].split_at(TERM);
+            let terms = mask.as_chunks().0;
+            if terms.first().is_some_and(|term| fits_chunk(term_of(term).index, before.lanes)) {
+                return Ok(Self { mask: MaskView::Affine(terms), bodies: bodies.as_chunks().0, content, ..*before });
+            }
+        }
+        Self::parse(bytes)
+    }
+
     /// The key set that decrypts it.
     pub fn key_id(&self) -> KeyId {
         self.key_id
@@ -110,14 +131,14 @@ impl<'a> CellView<'a> {
         let first_body = self.content.len() - 8 * self.lanes.total();
         let start = out.len();
         out.extend_from_slice(&self.content[..kept]);
-        let cell = &mut out[start..];
+        out.extend_from_slice(&[0; CHECKSUM]);
+        let (cell, checksum) = out[start..].split_at_mut(kept);
         cell[1] &= !TAG;
         cell[2] -= u8::from(self.lanes.tag);
         cell[12..HEADER].copy_from_slice(&magnitude.to_le_bytes()[..6]);
         let body = self.bodies().next().unwrap_or_default().wrapping_add(phase_of_message(constant));
         cell[first_body..first_body + 8].copy_from_slice(&body.to_le_bytes());
-        let checksum = checksum_of(cell);
-        out.extend_from_slice(&checksum);
+        checksum.copy_from_slice(&checksum_of(cell));
         Ok(true)
     }
 }
