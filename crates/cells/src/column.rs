@@ -5,6 +5,7 @@ use arrow::array::{Array, BinaryArray, BinaryViewArray, LargeBinaryArray};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
+use crate::shift::shift_column;
 use crate::{Cell, CellError, CellView};
 
 /// An encrypted column in any of the three binary layouts.
@@ -183,14 +184,19 @@ pub fn add_cells(left: CellArray<'_>, right: CellArray<'_>) -> Result<BinaryArra
 }
 
 fn add_each(column: CellArray<'_>, bound: u64, constant: impl Fn(usize) -> i64) -> Result<BinaryArray, CellError> {
+    if let CellArray::Binary(array) = column
+        && let Some(shifted) = shift_column(array, bound, &constant)?
+    {
+        return Ok(shifted);
+    }
     let mut builder = CellArrayBuilder::with_capacity(column.len(), 58);
-    let mut before = None;
+    let mut known = None;
     for row in 0..column.len() {
         let Some(bytes) = column.bytes(row) else {
             builder.push_null()?;
             continue;
         };
-        let (view, constant) = (CellView::parse_after(before.as_ref(), bytes)?, constant(row));
+        let (view, constant) = (CellView::parse_next(&mut known, bytes)?, constant(row));
         if constant.unsigned_abs() <= bound && view.write_plus(constant, bound, &mut builder.values)? {
             builder.close_row(true)?;
         } else {
@@ -198,7 +204,6 @@ fn add_each(column: CellArray<'_>, bound: u64, constant: impl Fn(usize) -> i64) 
             cell.add_constant_within(constant, bound)?;
             builder.push(&cell)?;
         }
-        before = Some(view);
     }
     builder.finish()
 }
@@ -251,6 +256,26 @@ mod tests {
             }
             assert!(short_cut.is_null(3));
             assert!(add_constants_within(CellArray::Binary(&column), &[5, -6, 11, 0], 10).is_err());
+        }
+    }
+
+    /// A slice keeps its place, damage is found, and other layouts take the other way to the same bytes.
+    #[test]
+    fn slices_and_layouts_agree() {
+        let column = column(Lanes::NUMBER);
+        let whole = add_constant(CellArray::Binary(&column), 3).unwrap();
+        let slice = column.slice(1, 3);
+        assert_eq!(add_constant(CellArray::Binary(&slice), 3).unwrap(), whole.slice(1, 3));
+        let large = arrow::compute::cast(&column, &DataType::LargeBinary).unwrap();
+        assert_eq!(add_constant(CellArray::try_new(&large).unwrap(), 3).unwrap(), whole);
+        for row in 0..3 {
+            let mut builder = CellArrayBuilder::with_capacity(3, 64);
+            for at in 0..3 {
+                let mut bytes = column.value(at).to_vec();
+                bytes[40] ^= u8::from(at == row);
+                builder.push_bytes(&bytes).unwrap();
+            }
+            assert!(add_constant(CellArray::Binary(&builder.finish().unwrap()), 3).is_err(), "row {row}");
         }
     }
 

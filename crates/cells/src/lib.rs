@@ -16,6 +16,7 @@
 //!  dense           long sums, collapsed into one sample
 //!  noise           how far from corruption a cell is
 //!  column          the same operations on Arrow arrays
+//!  shift           constants added to a whole column in place
 //!  cell_type       the Arrow extension type `veil.cell`
 //!  constants       encrypted bounds that travel with a column
 //!  side_tables     zero pools and dictionaries that travel with a file
@@ -32,6 +33,7 @@ mod ids;
 mod noise;
 mod parameters;
 mod sample;
+mod shift;
 mod side_tables;
 mod view;
 mod wire;

@@ -66,25 +66,27 @@ impl<'a> CellView<'a> {
         })
     }
 
-    /// Checks the next cell of a column. Fresh neighbours of a chunk share everything up to the index with the cell before, so
-    /// that little is left to check.
+    /// Checks the next cell of a column. Fresh neighbours of a chunk share everything up to the index with an earlier cell, which
+    /// `known` remembers, so that little is left to check.
     #[inline]
-    pub fn parse_after(before: Option<&Self>, bytes: &'a [u8]) -> Result<Self, CellError> {
+    pub fn parse_next(known: &mut Option<Self>, bytes: &'a [u8]) -> Result<Self, CellError> {
         const SHARED: usize = HEADER + TERM - 2;
-        if let Some(before) = before
-            && let MaskView::Affine([_]) = before.mask
+        if let Some(known) = known
+            && let MaskView::Affine([_]) = known.mask
             && let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM>()
-            && content.len() == before.content.len()
-            && content[..SHARED] == before.content[..SHARED]
+            && content.len() == known.content.len()
+            && content[..SHARED] == known.content[..SHARED]
             && checksum_of(content) == *checksum
         {
             let (mask, bodies) = content[HEADER..].split_at(TERM);
             let terms = mask.as_chunks().0;
-            if terms.first().is_some_and(|term| fits_chunk(term_of(term).index, before.lanes)) {
-                return Ok(Self { mask: MaskView::Affine(terms), bodies: bodies.as_chunks().0, content, ..*before });
+            if terms.first().is_some_and(|term| fits_chunk(term_of(term).index, known.lanes)) {
+                return Ok(Self { mask: MaskView::Affine(terms), bodies: bodies.as_chunks().0, content, ..*known });
             }
         }
-        Self::parse(bytes)
+        let view = Self::parse(bytes)?;
+        *known = Some(view);
+        Ok(view)
     }
 
     /// The key set that decrypts it.
@@ -124,6 +126,7 @@ impl<'a> CellView<'a> {
 
     /// Appends this number plus a constant, as [`Cell::add_constant_within`](crate::Cell::add_constant_within) makes it, if it is
     /// affine: only flags, lanes, magnitude, the first body and the checksum differ from the bytes at hand.
+    #[inline]
     pub(crate) fn write_plus(&self, constant: i64, bound: u64, out: &mut Vec<u8>) -> Result<bool, CellError> {
         let (MaskView::Affine(_), Some(magnitude)) = (self.mask, self.magnitude) else { return Ok(false) };
         let magnitude = checked_magnitude(magnitude.checked_add(bound))?;

@@ -51,15 +51,14 @@ fn phases(key: &CellKey, key_id: KeyId, expected: Lanes, column: CellArray<'_>) 
     let lanes = expected.total();
     let mut phases: Vec<AtomicU64> = Vec::with_capacity(column.len() * lanes);
     let mut uses: Vec<Use> = Vec::with_capacity(column.len());
-    let mut before = None;
+    let mut known = None;
     for row in 0..column.len() {
         let Some(bytes) = column.bytes(row) else {
             phases.extend((0..lanes).map(|_| AtomicU64::new(0)));
             continue;
         };
         let fault = |source| KeyError::Row { row, source };
-        let cell = CellView::parse_after(before.as_ref(), bytes).map_err(fault)?;
-        before = Some(cell);
+        let cell = CellView::parse_next(&mut known, bytes).map_err(fault)?;
         if cell.key_id() != key_id {
             return Err(fault(CellError::WrongKey { expected: key_id, found: cell.key_id() }));
         }
