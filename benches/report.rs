@@ -1,6 +1,6 @@
 //! Prints the table of BENCHMARKS.md: medians of one run on one core, beside tfhe's own calls in the same run.
 //!
-//! `cargo bench --bench report`, and with `--features baseline-fheint` also tfhe's high-level integers.
+//! `cargo bench -p veilfusion --bench report`, and with `--features baseline-fheint` also tfhe's high-level integers.
 
 #![expect(clippy::print_stdout, reason = "printing is its purpose")]
 
