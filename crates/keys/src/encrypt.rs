@@ -19,8 +19,8 @@ use crate::cell_key::MaskProduct;
 use crate::{CellKey, KeyError, OwnerKeys};
 
 /// The randomness of one chunk.
-struct ChunkSeeds {
-    mask: Seed,
+pub(crate) struct ChunkSeeds {
+    pub(crate) mask: Seed,
     noise: Zeroizing<[u8; 16]>,
 }
 
@@ -101,7 +101,7 @@ pub fn encrypt_constants(
 }
 
 impl ChunkSeeds {
-    fn draw(rng: &mut impl CryptoRng) -> Self {
+    pub(crate) fn draw(rng: &mut (impl CryptoRng + ?Sized)) -> Self {
         let mut seeds = Self { mask: Seed([0; 16]), noise: Zeroizing::new([0; 16]) };
         rng.fill_bytes(&mut seeds.mask.0);
         rng.fill_bytes(&mut *seeds.noise);
@@ -127,7 +127,7 @@ fn encrypt_chunk(
 }
 
 /// `A(X) * S(X) + message * 2^16 + noise`, coefficient by coefficient.
-fn chunk_bodies(key: &CellKey, messages: &[i64], seeds: &ChunkSeeds) -> Vec<u64> {
+pub(crate) fn chunk_bodies(key: &CellKey, messages: &[i64], seeds: &ChunkSeeds) -> Vec<u64> {
     let product = MaskProduct::new(key, seeds.mask, messages.len());
     let noise_seed = tfhe_seed(Seed(*seeds.noise));
     let mut noise = Zeroizing::new(vec![0u64; messages.len()]);

@@ -3,7 +3,7 @@
 //! ```text
 //!  "VEILKEYS"  version (u8)  role (u8: 1 owner, 2 P1, 3 P2)  key id (8)
 //!  sections:   name (u8)  length (u32, little-endian)  bytes
-//!                1 cell key (512)   2 seal key (32)   3 tag key (32)   16.. keys of the slot scheme
+//!                1 cell key (512)   2 seal key (32)   3 tag key (32)   16 slot key (8192)   17 public key (221200)
 //!  SHA-256 of everything before
 //! ```
 //! A file is written whole or not at all, readable by its owner alone; a secret that others can read is refused.
@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use veil_cells::KeyId;
+use veil_slots::{PublicKey, SEEDED_BYTES, SeededSlots};
 use zeroize::Zeroizing;
 
-use crate::{CellKey, KeyError, OwnerKeys, P1Keys, P2Keys, SealKey, TagKey};
+use crate::{CellKey, KeyError, OwnerKeys, P1Keys, P2Keys, SealKey, SlotKey, TagKey};
 
 /// The owner's file in a key folder.
 pub const OWNER_FILE: &str = "owner.keys";
@@ -31,6 +32,8 @@ const DIGEST: usize = 32;
 const CELL_KEY: u8 = 1;
 const SEAL_KEY: u8 = 2;
 const TAG_KEY: u8 = 3;
+const SLOT_KEY: u8 = 16;
+const PUBLIC_KEY: u8 = 17;
 
 /// No key file is larger.
 const MAX_BYTES: u64 = 64 << 20;
@@ -120,11 +123,17 @@ impl KeyFile for OwnerKeys {
     const HOLDER: &'static str = "the owner";
 
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let cell = self.cell.to_bytes();
+        let (cell, slot) = (self.cell.to_bytes(), self.slot.to_bytes());
         write(
             OWNER,
             self.key_id,
-            &[(CELL_KEY, &cell), (SEAL_KEY, self.seal.as_bytes()), (TAG_KEY, self.tag.as_bytes())],
+            &[
+                (CELL_KEY, &cell),
+                (SEAL_KEY, self.seal.as_bytes()),
+                (TAG_KEY, self.tag.as_bytes()),
+                (SLOT_KEY, &slot),
+                (PUBLIC_KEY, self.public.as_bytes()),
+            ],
         )
     }
 
@@ -135,6 +144,8 @@ impl KeyFile for OwnerKeys {
             cell: CellKey::from_bytes(content.section(CELL_KEY)?),
             seal: SealKey::from_bytes(content.section(SEAL_KEY)?),
             tag: TagKey::from_bytes(content.section(TAG_KEY)?),
+            slot: SlotKey::from_bytes(content.section(SLOT_KEY)?),
+            public: content.public_key()?,
         })
     }
 }
@@ -143,12 +154,12 @@ impl KeyFile for P1Keys {
     const HOLDER: &'static str = "P1 (the engine)";
 
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        write(P1, self.key_id, &[])
+        write(P1, self.key_id, &[(PUBLIC_KEY, self.public.as_bytes())])
     }
 
     fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
         content.require_role(P1, Self::HOLDER)?;
-        Ok(Self { key_id: content.key_id })
+        Ok(Self { key_id: content.key_id, public: content.public_key()? })
     }
 }
 
@@ -156,8 +167,8 @@ impl KeyFile for P2Keys {
     const HOLDER: &'static str = "P2 (the key holder)";
 
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let cell = self.cell.to_bytes();
-        write(P2, self.key_id, &[(CELL_KEY, &cell), (SEAL_KEY, self.seal.as_bytes())])
+        let (cell, slot) = (self.cell.to_bytes(), self.slot.to_bytes());
+        write(P2, self.key_id, &[(CELL_KEY, &cell), (SEAL_KEY, self.seal.as_bytes()), (SLOT_KEY, &slot)])
     }
 
     fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
@@ -166,12 +177,14 @@ impl KeyFile for P2Keys {
             key_id: content.key_id,
             cell: CellKey::from_bytes(content.section(CELL_KEY)?),
             seal: SealKey::from_bytes(content.section(SEAL_KEY)?),
+            slot: SlotKey::from_bytes(content.section(SLOT_KEY)?),
         })
     }
 }
 
 fn write(role: u8, key_id: KeyId, sections: &[(u8, &[u8])]) -> Zeroizing<Vec<u8>> {
-    let mut bytes = Zeroizing::new(Vec::with_capacity(1024));
+    let mut bytes =
+        Zeroizing::new(Vec::with_capacity(sections.iter().map(|(_, content)| content.len() + 5).sum::<usize>() + 64));
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&[VERSION, role]);
     bytes.extend_from_slice(&key_id.0);
@@ -232,7 +245,9 @@ impl<'a> Content<'a> {
         while let Some(([name, length @ ..], after)) = rest.split_first_chunk::<5>() {
             let length = u32::from_le_bytes(*length) as usize;
             let (section, after) = after.split_at_checked(length).ok_or_else(short)?;
-            if !matches!(*name, CELL_KEY | SEAL_KEY | TAG_KEY) || sections.iter().any(|(known, _)| known == name) {
+            if !matches!(*name, CELL_KEY | SEAL_KEY | TAG_KEY | SLOT_KEY | PUBLIC_KEY)
+                || sections.iter().any(|(known, _)| known == name)
+            {
                 return Err(Fault::Malformed(format!("it has an unexpected section {name}")));
             }
             sections.push((*name, section));
@@ -255,6 +270,11 @@ impl<'a> Content<'a> {
             _ => "an unknown party",
         };
         Err(Fault::WrongRole { expected, found })
+    }
+
+    fn public_key(&self) -> Result<PublicKey, Fault> {
+        let bytes = self.section::<SEEDED_BYTES>(PUBLIC_KEY)?;
+        PublicKey::new(SeededSlots::from_bytes(bytes.to_vec())).map_err(|error| Fault::Malformed(error.to_string()))
     }
 
     fn section<const N: usize>(&self, name: u8) -> Result<&'a [u8; N], Fault> {
@@ -309,13 +329,13 @@ mod tests {
         let contains = |bytes: &[u8], secret: &[u8]| bytes.windows(secret.len()).any(|window| window == secret);
         let keys = keys();
         let (p1, p2) = (keys.p1().to_bytes(), keys.p2().to_bytes());
-        let cell = keys.cell.to_bytes();
-        for secret in [&cell[..32], keys.seal.as_bytes(), keys.tag.as_bytes()] {
+        let (cell, slot) = (keys.cell.to_bytes(), keys.slot.to_bytes());
+        for secret in [&cell[..32], &slot[..32], keys.seal.as_bytes(), keys.tag.as_bytes()] {
             assert!(!contains(&p1, secret));
             assert!(contains(&keys.to_bytes(), secret));
         }
         assert!(!contains(&p2, keys.tag.as_bytes()));
-        assert!(contains(&p2, keys.seal.as_bytes()) && contains(&p2, &cell));
+        assert!(contains(&p2, keys.seal.as_bytes()) && contains(&p2, &cell) && contains(&p2, &slot));
     }
 
     #[test]
@@ -345,7 +365,8 @@ mod tests {
     #[test]
     fn damaged_and_future_files_are_refused() {
         let bytes = keys().to_bytes();
-        for at in 0..bytes.len() {
+        // Every byte of header and small sections, then samples of the long ones.
+        for at in (0..700).chain((700..bytes.len()).step_by(997)).chain([bytes.len() - 1]) {
             let mut damaged = bytes.to_vec();
             damaged[at] ^= 4;
             assert!(Content::parse(&damaged).is_err(), "byte {at}");
@@ -359,7 +380,7 @@ mod tests {
     #[test]
     fn nothing_secret_prints() {
         let text = format!("{:?} {:?}", keys(), keys().p2());
-        assert_eq!(text.matches("(secret)").count(), 5, "{text}");
+        assert_eq!(text.matches("(secret)").count(), 7, "{text}");
         assert!(text.len() < 300, "{text}");
     }
 }

@@ -6,12 +6,15 @@
 //! | cell key   | yes   | -  | yes|
 //! | seal key   | yes   | -  | yes|
 //! | tag key    | yes   | -  | -  |
+//! | slot key   | yes   | -  | yes|
+//! | public key | yes   | yes| -  |
 
 use rand::CryptoRng;
 use sha2::{Digest, Sha256};
 use veil_cells::{ColumnId, KeyId};
+use veil_slots::PublicKey;
 
-use crate::{CellKey, SealKey, TagKey};
+use crate::{CellKey, SealKey, SlotKey, TagKey};
 
 /// All keys: what the data owner keeps.
 #[derive(Clone, Debug)]
@@ -20,12 +23,15 @@ pub struct OwnerKeys {
     pub(crate) cell: CellKey,
     pub(crate) seal: SealKey,
     pub(crate) tag: TagKey,
+    pub(crate) slot: SlotKey,
+    pub(crate) public: PublicKey,
 }
 
 /// What the engine gets: nothing secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct P1Keys {
     pub(crate) key_id: KeyId,
+    pub(crate) public: PublicKey,
 }
 
 /// What the key-holding server gets: everything but the tag key.
@@ -34,6 +40,7 @@ pub struct P2Keys {
     pub(crate) key_id: KeyId,
     pub(crate) cell: CellKey,
     pub(crate) seal: SealKey,
+    pub(crate) slot: SlotKey,
 }
 
 impl OwnerKeys {
@@ -41,17 +48,20 @@ impl OwnerKeys {
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut key_id = KeyId::default();
         rng.fill_bytes(&mut key_id.0);
-        Self { key_id, cell: CellKey::generate(rng), seal: SealKey::generate(rng), tag: TagKey::generate(rng) }
+        let (cell, seal, tag) = (CellKey::generate(rng), SealKey::generate(rng), TagKey::generate(rng));
+        let slot = SlotKey::generate(rng);
+        let public = slot.public_key(rng);
+        Self { key_id, cell, seal, tag, slot, public }
     }
 
     /// The part of P1.
     pub fn p1(&self) -> P1Keys {
-        P1Keys { key_id: self.key_id }
+        P1Keys { key_id: self.key_id, public: self.public.clone() }
     }
 
     /// The part of P2.
     pub fn p2(&self) -> P2Keys {
-        P2Keys { key_id: self.key_id, cell: self.cell.clone(), seal: self.seal.clone() }
+        P2Keys { key_id: self.key_id, cell: self.cell.clone(), seal: self.seal.clone(), slot: self.slot.clone() }
     }
 
     /// The name of the key set.
@@ -93,6 +103,11 @@ impl P1Keys {
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
+
+    /// What hides a ciphertext on its way to P2.
+    pub fn public_key(&self) -> &PublicKey {
+        &self.public
+    }
 }
 
 impl P2Keys {
@@ -109,5 +124,10 @@ impl P2Keys {
     /// The key of sealed notes.
     pub fn seal(&self) -> &SealKey {
         &self.seal
+    }
+
+    /// The key of slots.
+    pub fn slot(&self) -> &SlotKey {
+        &self.slot
     }
 }

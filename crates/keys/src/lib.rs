@@ -9,6 +9,8 @@
 //!  cell_key        the GLWE key and its ring product
 //!  encrypt         columns of messages into cells
 //!  decrypt         columns of cells into messages
+//!  slot_key        the BFV key of slots
+//!  key_holder      P2's keys at work in a round
 //!  tag             equality tags
 //!  seal            notes about a column that only key holders may read
 //! ```
@@ -18,9 +20,11 @@ mod decrypt;
 mod encrypt;
 mod error;
 mod key_file;
+mod key_holder;
 mod key_set;
 mod seal;
 mod secret;
+mod slot_key;
 mod tag;
 
 pub use cell_key::CellKey;
@@ -31,6 +35,7 @@ pub use key_file::{KeyFile, OWNER_FILE, P1_FILE, P2_FILE};
 pub use key_set::{OwnerKeys, P1Keys, P2Keys};
 pub use rand::CryptoRng;
 pub use seal::SealKey;
+pub use slot_key::SlotKey;
 pub use tag::{ColumnTagger, TagKey};
 
 /// Randomness of the operating system.

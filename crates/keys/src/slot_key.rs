@@ -1,0 +1,247 @@
+//! The secret key of slots.
+//!
+//! BFV (Fan and Vercauteren 2012): `c1` is uniform, `c0 = round(q m / t) + e - c1 s`, so that `c0 + c1 s` is `q m / t` but for
+//! noise. Opening rounds `t (c0 + c1 s) / q`.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use fhe_math::zq::Modulus;
+use fhe_util::sample_vec_cbd;
+use rand::CryptoRng;
+use veil_cells::Seed;
+use veil_slots::{
+    DEGREE, Inbound, Level, PLAIN_MODULUS, PRIMES, Prepared, PublicKey, Residues, SeededSlots, Slots,
+    coefficients_of_slots, scaled_up, slots_of_coefficients,
+};
+use zeroize::{Zeroize, Zeroizing};
+
+/// Bytes of a key at rest: one coefficient each.
+pub(crate) const SLOT_KEY_BYTES: usize = DEGREE;
+
+/// Variance of keys and noise, as `fhe` chooses it by default.
+const VARIANCE: usize = 10;
+
+/// The secret polynomial `s`. It never prints and is wiped when dropped.
+#[derive(Clone)]
+pub struct SlotKey {
+    coefficients: Zeroizing<Vec<i64>>,
+    prepared: Zeroizing<Prepared>,
+}
+
+impl fmt::Debug for SlotKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SlotKey(secret)")
+    }
+}
+
+impl SlotKey {
+    /// Draws a key.
+    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+        Self::from_coefficients(small(rng))
+    }
+
+    fn from_coefficients(coefficients: Zeroizing<Vec<i64>>) -> Self {
+        let prepared = Zeroizing::new(Prepared::new(Residues::from_small(&coefficients).into_points()));
+        Self { coefficients, prepared }
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; SLOT_KEY_BYTES]) -> Self {
+        let mut coefficients = Zeroizing::new(Vec::with_capacity(DEGREE));
+        coefficients.extend(bytes.iter().map(|byte| i64::from(*byte as i8)));
+        Self::from_coefficients(coefficients)
+    }
+
+    pub(crate) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.coefficients.iter().map(|coefficient| *coefficient as i8 as u8).collect())
+    }
+
+    /// A public key that goes with it: an encryption of zero.
+    pub fn public_key(&self, rng: &mut impl CryptoRng) -> PublicKey {
+        let zero = self.seal(&[], rng);
+        PublicKey::new(zero).expect("an encryption that was just made is well-formed")
+    }
+
+    /// Encrypts numbers below `t`; missing slots are zero.
+    pub fn seal<R: CryptoRng + ?Sized>(&self, values: &[u64], mut rng: &mut R) -> SeededSlots {
+        let mut seed = Seed([0; 16]);
+        rng.fill_bytes(&mut seed.0);
+        let mut message = scaled_up(coefficients_of_slots(values));
+        message.add_small(&small(&mut rng));
+        let mut c0 = Zeroizing::new(message.into_points());
+        let mut mask = Residues::from_seed(seed);
+        mask.mul_prepared(&self.prepared);
+        c0.sub(&mask);
+        mask.zeroize();
+        SeededSlots::new(seed, &c0)
+    }
+
+    /// Decrypts what P1 sanitised.
+    pub fn open(&self, ciphertext: Inbound) -> Zeroizing<Vec<u64>> {
+        let [c0, c1] = ciphertext.into_components();
+        let mut product = c1.into_points();
+        product.mul_prepared(&self.prepared);
+        let mut phase = product.into_coefficients();
+        phase.add(&c0);
+        let coefficients = round_phase([phase.limb(0), phase.limb(1)], &TWO_PRIMES);
+        phase.zeroize();
+        Zeroizing::new(slots_of_coefficients(coefficients))
+    }
+
+    /// Decrypts a ciphertext as P1 holds it. Nothing in production does; tests and diagnosis do.
+    pub fn open_slots<L: Level>(&self, slots: &Slots<L>) -> Vec<u64> {
+        let [c0, c1] = slots.components();
+        let mut phase = c1.clone();
+        phase.mul_prepared(&self.prepared);
+        phase.add(c0);
+        let phase = phase.into_coefficients();
+        let limbs = [phase.limb(0), phase.limb(1), phase.limb(2), phase.limb(3)];
+        slots_of_coefficients(round_phase(limbs, &FOUR_PRIMES))
+    }
+}
+
+fn small(mut rng: &mut (impl CryptoRng + ?Sized)) -> Zeroizing<Vec<i64>> {
+    Zeroizing::new(sample_vec_cbd(DEGREE, VARIANCE, &mut rng).expect("the variance is between 1 and 16"))
+}
+
+/// What rounding modulo the product `q` of some primes needs.
+struct Rounding<const N: usize> {
+    moduli: [Modulus; N],
+    /// `(q / q_i)^-1` modulo `q_i`, and its Shoup quotient.
+    inverses: [(u64, u64); N],
+    /// `floor(2^64 t / q_i)`.
+    shares: [u64; N],
+}
+
+static TWO_PRIMES: LazyLock<Rounding<2>> = LazyLock::new(Rounding::new);
+static FOUR_PRIMES: LazyLock<Rounding<4>> = LazyLock::new(Rounding::new);
+
+impl<const N: usize> Rounding<N> {
+    fn new() -> Self {
+        let moduli = std::array::from_fn(|i| Modulus::new(PRIMES[i]).expect("the primes have less than 62 bits"));
+        let inverses = std::array::from_fn(|i| {
+            let modulus: &Modulus = &moduli[i];
+            let others = (0..N).filter(|j| *j != i).fold(1, |product, j| modulus.mul(product, PRIMES[j] % PRIMES[i]));
+            let inverse = modulus.pow(others, PRIMES[i] - 2);
+            (inverse, modulus.shoup(inverse))
+        });
+        let shares = std::array::from_fn(|i| ((u128::from(PLAIN_MODULUS) << 64) / u128::from(PRIMES[i])) as u64);
+        Self { moduli, inverses, shares }
+    }
+}
+
+/// `round(t x / q) mod t`, coefficient by coefficient (Halevi, Polyakov, Shoup 2019, section 2.3): with
+/// `y_i = x (q/q_i)^-1 mod q_i`, `x / q` is the sum of `y_i / q_i` modulo 1. Shares have 64 fractional bits, so four of them
+/// are wrong by at most `2^-8`, and the flood leaves more room than that.
+fn round_phase<const N: usize>(limbs: [&[u64]; N], rounding: &Rounding<N>) -> Vec<u64> {
+    let mut coefficients = Vec::with_capacity(DEGREE);
+    coefficients.extend((0..DEGREE).map(|at| {
+        let sum = (0..N).fold(1u128 << 63, |sum, i| {
+            let (inverse, shoup) = rounding.inverses[i];
+            let y = rounding.moduli[i].mul_shoup(limbs[i][at], inverse, shoup);
+            sum + u128::from(y) * u128::from(rounding.shares[i])
+        });
+        ((sum >> 64) as u64) % PLAIN_MODULUS
+    }));
+    coefficients
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fhe::bfv::{
+        BfvParameters, BfvParametersBuilder, Ciphertext, Encoding, Plaintext, PublicKey as FhePublicKey, SecretKey,
+    };
+    use fhe_math::rq::traits::TryConvertFrom;
+    use fhe_math::rq::{Poly, Representation};
+    use fhe_traits::{DeserializeParametrized, FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use veil_slots::{L0, LIMBS, Points, Sanitizer};
+
+    use super::*;
+
+    fn parameters() -> Arc<BfvParameters> {
+        let mut builder = BfvParametersBuilder::new();
+        builder.set_degree(DEGREE).set_plaintext_modulus(PLAIN_MODULUS).set_moduli(&PRIMES);
+        builder.build_arc().unwrap()
+    }
+
+    /// The key in `fhe`'s protobuf form: one packed field of zig-zag numbers, all below 64.
+    fn fhe_key(key: &SlotKey, parameters: &Arc<BfvParameters>) -> SecretKey {
+        let mut bytes = vec![0x0a, 0x80, 0x40];
+        bytes.extend(key.coefficients.iter().map(|c| (c << 1 ^ c >> 63) as u8));
+        SecretKey::from_bytes(&bytes, parameters).unwrap()
+    }
+
+    fn fhe_poly(residues: &Residues<Points>, parameters: &Arc<BfvParameters>) -> Poly {
+        let words = (0..LIMBS).flat_map(|limb| residues.limb(limb).to_vec()).collect();
+        let array = ndarray::Array2::from_shape_vec((LIMBS, DEGREE), words).unwrap();
+        Poly::try_convert_from(array, parameters.context_at_level(0).unwrap(), false, Representation::Ntt).unwrap()
+    }
+
+    fn numbers() -> Vec<u64> {
+        (0..DEGREE as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % PLAIN_MODULUS).collect()
+    }
+
+    #[test]
+    fn fhe_opens_what_we_seal() {
+        let (parameters, mut rng) = (parameters(), StdRng::seed_from_u64(1));
+        let key = SlotKey::generate(&mut rng);
+        let slots: Slots<L0> = key.seal(&numbers(), &mut rng).expand().unwrap().into();
+        let polynomials = slots.components().map(|component| fhe_poly(component, &parameters));
+        let ciphertext = Ciphertext::new(polynomials.into(), &parameters).unwrap();
+        let opened: Plaintext = fhe_key(&key, &parameters).try_decrypt(&ciphertext).unwrap();
+        let coefficients = Vec::<u64>::try_decode(&opened, Encoding::poly()).unwrap();
+        assert_eq!(slots_of_coefficients(coefficients), numbers());
+    }
+
+    #[test]
+    fn we_open_what_fhe_seals() {
+        let (parameters, mut rng) = (parameters(), StdRng::seed_from_u64(2));
+        let key = SlotKey::generate(&mut rng);
+        let public = FhePublicKey::new(&fhe_key(&key, &parameters), &mut rng);
+        let coefficients = coefficients_of_slots(&numbers());
+        let plaintext = Plaintext::try_encode(&coefficients, Encoding::poly(), &parameters).unwrap();
+        let sealed: Ciphertext = public.try_encrypt(&plaintext, &mut rng).unwrap();
+        let limbs =
+            |poly: &Poly| -> Vec<Vec<u64>> { poly.coefficients().outer_iter().map(|row| row.to_vec()).collect() };
+        let ([c0, c1], s) = ([limbs(&sealed[0]), limbs(&sealed[1])], key.prepared.residues());
+        let phase: Vec<Vec<u64>> = (0..LIMBS)
+            .map(|limb| {
+                let q = Modulus::new(PRIMES[limb]).unwrap();
+                let mut product = c1[limb].clone();
+                q.mul_vec(&mut product, s.limb(limb));
+                q.add_vec(&mut product, &c0[limb]);
+                fhe_math::ntt::NttOperator::new(&q, DEGREE).unwrap().backward(&mut product);
+                product
+            })
+            .collect();
+        let coefficients = round_phase([&phase[0], &phase[1], &phase[2], &phase[3]], &FOUR_PRIMES);
+        assert_eq!(slots_of_coefficients(coefficients), numbers());
+    }
+
+    #[test]
+    fn sanitised_slots_open_to_value_plus_blind() {
+        let mut rng = StdRng::seed_from_u64(3);
+        let key = SlotKey::generate(&mut rng);
+        let sanitizer = Sanitizer::new(key.public_key(&mut rng));
+        let slots: Slots<L0> = key.seal(&numbers(), &mut rng).expand().unwrap().into();
+        assert_eq!(key.open_slots(&slots), numbers());
+        let blind = veil_slots::plain::uniform_vec(DEGREE, &mut rng);
+        let outbound = sanitizer.sanitize(&slots, &blind, &mut rng).unwrap();
+        let opened = key.open(Inbound::parse(outbound.as_bytes()).unwrap());
+        let expected: Vec<u64> = numbers().iter().zip(&blind).map(|(a, b)| veil_slots::plain::add(*a, *b)).collect();
+        assert_eq!(*opened, expected);
+    }
+
+    #[test]
+    fn keys_round_trip_and_do_not_print() {
+        let key = SlotKey::generate(&mut StdRng::seed_from_u64(4));
+        let bytes: [u8; SLOT_KEY_BYTES] = key.to_bytes().as_slice().try_into().unwrap();
+        assert_eq!(SlotKey::from_bytes(&bytes).coefficients, key.coefficients);
+        assert!(key.coefficients.iter().all(|c| c.abs() <= 20) && key.coefficients.iter().any(|c| *c < -5));
+        assert_eq!(format!("{key:?}"), "SlotKey(secret)");
+    }
+}

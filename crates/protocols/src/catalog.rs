@@ -1,0 +1,94 @@
+//! Every protocol, once. Dispatch, Flight descriptors, documentation, test vectors and fuzzing derive from this list.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use rand::rngs::StdRng;
+use rayon::prelude::*;
+use veil_slots::{KeyHolder, SEEDED_BYTES};
+
+use crate::message::{Message, Receive, Sendable};
+use crate::protocol::{Protocol, Workload};
+use crate::{Leakage, Limits, ProtocolError};
+
+/// What is known about a protocol without its types.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// Its version.
+    pub version: u16,
+    /// One line for people.
+    pub summary: &'static str,
+    /// What it tells whom.
+    pub leakage: Leakage,
+    /// Columns of a query.
+    pub query: fn() -> SchemaRef,
+    /// Columns of an answer.
+    pub answer: fn() -> SchemaRef,
+    /// P2's half on a whole batch: rows in parallel, with one generator each.
+    pub run: fn(&RecordBatch, &dyn KeyHolder, &Limits, Vec<StdRng>) -> Result<RecordBatch, ProtocolError>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} v{}", self.name, self.version)
+    }
+}
+
+impl Entry {
+    const fn of<P: Protocol>() -> Self {
+        Self {
+            name: P::NAME,
+            version: P::VERSION,
+            summary: P::SUMMARY,
+            leakage: P::LEAKAGE,
+            query: <P::Query as Message>::schema,
+            answer: <P::Answer as Message>::schema,
+            run: run::<P>,
+        }
+    }
+}
+
+/// All protocols.
+pub static CATALOG: &[Entry] = &[
+    Entry::of::<crate::lift::Lift>(),
+    Entry::of::<crate::lift_affine::LiftAffine>(),
+    Entry::of::<crate::lower::Lower>(),
+    Entry::of::<crate::multiply::Multiply>(),
+    Entry::of::<crate::and::And>(),
+    Entry::of::<crate::less_than::LessThan>(),
+    Entry::of::<crate::truncate::Truncate>(),
+    Entry::of::<crate::compare_and_select::CompareAndSelect>(),
+    Entry::of::<crate::lookup::Lookup>(),
+    Entry::of::<crate::zero_test::ZeroTest>(),
+    Entry::of::<crate::slot_sum::SlotSum>(),
+    Entry::of::<crate::open::Open>(),
+];
+
+/// The protocol of that name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    CATALOG.iter().find(|entry| entry.name == name)
+}
+
+fn run<P: Protocol>(
+    batch: &RecordBatch,
+    holder: &dyn KeyHolder,
+    limits: &Limits,
+    rngs: Vec<StdRng>,
+) -> Result<RecordBatch, ProtocolError> {
+    P::Received::check(batch)?;
+    let queries: Vec<P::Received> =
+        (0..batch.num_rows()).into_par_iter().map(|row| P::Received::read(batch, row)).collect::<Result<_, _>>()?;
+    let mut ciphertexts = 0usize;
+    for query in &queries {
+        ciphertexts = ciphertexts.saturating_add(query.answer_ciphertexts()?);
+    }
+    let bytes = ciphertexts.saturating_mul(SEEDED_BYTES);
+    if bytes > limits.bytes {
+        return Err(ProtocolError::TooLarge { what: "an answer", found: bytes, limit: limits.bytes });
+    }
+    let work: Vec<_> = queries.into_iter().zip(rngs).collect();
+    let answers: Vec<P::Answer> =
+        work.into_par_iter().map(|(query, mut rng)| P::answer(query, holder, &mut rng)).collect::<Result<_, _>>()?;
+    P::Answer::to_batch(&answers)
+}

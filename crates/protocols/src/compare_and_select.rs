@@ -1,0 +1,171 @@
+//! The smaller of two numbers, and which it was: fast, because P2 may see a blurred magnitude.
+//!
+//! ```text
+//!  P1: odd = 2 (A - B) - 1, never zero; a tie goes to A
+//!      sigma = +1 or -1, r in octaves, r' uniform in (-r, r), all fresh for every slot
+//!                               y = r sigma odd + r'  -->
+//!                                                     <--  s = [y < 0],  y,  s y             P2
+//!  P1: odd = sigma (y - r') / r,  s odd = sigma (s y - r' s) / r,  delta = (odd + 1) / 2,  s delta = (s odd + s) / 2
+//!      min = B + s delta  where sigma = +1,  B + delta - s delta  where sigma = -1
+//! ```
+//! `|r'| < r <= |r odd|` keeps the sign; without `r'` the divisors of `y` would give `odd` away. `r` takes each octave up to the free bits
+//! of `t` with the same probability, so `|y|` tells the magnitude of `odd` only as well as a fresh random shift by up to so many
+//! octaves lets it. One multiplier for many values would give ratios away: each slot has its own.
+
+use rand::{CryptoRng, RngCore};
+use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, Offset, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain};
+
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct CompareAndSelect;
+
+/// The widest difference that leaves room for eight octaves of blur.
+pub const MAX_BITS: u32 = 37;
+
+message! {
+    /// The blinded differences.
+    Query<C> {
+        /// `y = r sigma odd + r'`.
+        y: C,
+    }
+}
+
+message! {
+    /// Signs and products.
+    Answer {
+        /// `s = [y < 0]`.
+        sign: SeededSlots,
+        /// `y`.
+        y: SeededSlots,
+        /// `s y`.
+        product: SeededSlots,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        Ok(3)
+    }
+}
+
+impl Protocol for CompareAndSelect {
+    const NAME: &'static str = "compare_and_select";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "the smaller of two encrypted numbers, and which it was";
+    const LEAKAGE: Leakage = Leakage {
+        p1: "nothing",
+        p2: "a blurred magnitude of the difference of two unidentified numbers, with a uniform sign",
+    };
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        let y = holder.open(query.y);
+        let sign: Vec<u64> = y.iter().map(|y| u64::from(*y > PLAIN_MODULUS / 2)).collect();
+        let product: Vec<u64> = y.iter().zip(&sign).map(|(y, sign)| y * sign).collect();
+        Ok(Answer { sign: holder.seal(&sign, rng), y: holder.seal(&y, rng), product: holder.seal(&product, rng) })
+    }
+}
+
+/// Two numbers to compare.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The first; it wins a tie.
+    pub a: Slots<L1>,
+    /// The second.
+    pub b: Slots<L1>,
+    /// `|A - B| < 2^bits`.
+    pub bits: u32,
+}
+
+/// The smaller number, and whether it is the first.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// `min(A, B)`.
+    pub min: Slots<L1>,
+    /// `[A <= B]`.
+    pub first: Slots<L1>,
+}
+
+/// What P1 remembers.
+#[derive(Debug)]
+pub struct Asked {
+    b: Slots<L1>,
+    /// Whether the sign was flipped.
+    flipped: Vec<bool>,
+    /// `sigma r`.
+    multiplier: Vec<u64>,
+    /// `r'`.
+    addend: Vec<u64>,
+}
+
+/// P1 blinds the difference.
+pub fn ask(pair: Pair, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    if pair.bits > MAX_BITS {
+        return Err(ProtocolError::Misuse(format!(
+            "a blinded comparison takes differences of up to {MAX_BITS} bits, not {}; use an exact one",
+            pair.bits
+        )));
+    }
+    // |y| < r (2^(bits + 1) + 2) must stay below t / 2.
+    let octaves = (PLAIN_MODULUS / 2 / ((2 << pair.bits) + 2)).ilog2();
+    let mut multiplier = Vec::with_capacity(DEGREE);
+    let mut addend = Vec::with_capacity(DEGREE);
+    let mut flipped = Vec::with_capacity(DEGREE);
+    for _ in 0..DEGREE {
+        let random = asker.rng.next_u64();
+        let octave = plain::uniform_below(octaves.into(), &mut asker.rng);
+        let r = 1 << octave | random & ((1 << octave) - 1);
+        let flip = random >> 63 == 1;
+        // Uniform in -(r - 1) ..= r - 1.
+        let small = plain::uniform_below(2 * r - 1, &mut asker.rng) as i64 - (r as i64 - 1);
+        multiplier.push(if flip { plain::neg(r) } else { r });
+        addend.push(plain::from_signed(small));
+        flipped.push(flip);
+    }
+    let mut delta = pair.a;
+    delta.sub(&pair.b);
+    let doubled: Vec<u64> = multiplier.iter().map(|r| plain::add(*r, *r)).collect();
+    let blind: Vec<u64> = multiplier.iter().zip(&addend).map(|(r, addend)| plain::sub(*addend, *r)).collect();
+    let y = asker.send(&delta.times(&Factor::new(&doubled)), &blind)?;
+    Ok((Asked { b: pair.b, flipped, multiplier, addend }, Query { y }))
+}
+
+/// P1 takes the blinds off.
+pub fn finish(asked: Asked, answer: Answer) -> Result<Selected, ProtocolError> {
+    let (sign, y, product) = (answer.sign.expand()?, answer.y.expand()?, answer.product.expand()?);
+    let half = plain::inverse(2);
+    let mut inverse = asked.multiplier;
+    plain::invert_all(&mut inverse);
+    let (mut of_product, mut of_sign, mut of_y) = (vec![0; DEGREE], vec![0; DEGREE], vec![0; DEGREE]);
+    let (mut constant, mut of_sign_for_first, mut first_constant) = (vec![0; DEGREE], vec![1; DEGREE], vec![0; DEGREE]);
+    for slot in 0..DEGREE {
+        // s delta = p (s y) + c s  and  delta = p y + c.
+        let p = plain::mul(inverse[slot], half);
+        let c = plain::sub(half, plain::mul(p, asked.addend[slot]));
+        if asked.flipped[slot] {
+            (of_product[slot], of_sign[slot], of_y[slot], constant[slot]) = (plain::neg(p), plain::neg(c), p, c);
+            (of_sign_for_first[slot], first_constant[slot]) = (plain::neg(1), 1);
+        } else {
+            (of_product[slot], of_sign[slot]) = (p, c);
+        }
+    }
+    let factors = [Factor::new(&of_product), Factor::new(&of_sign), Factor::new(&of_y)];
+    let mut min = asked.b;
+    if let Some(chosen) = Slots::dot([(&product, &factors[0]), (&sign, &factors[1]), (&y, &factors[2])]) {
+        min.add(&chosen);
+    }
+    min.add_clear(&Offset::new(&constant));
+    let mut first = sign.times(&Factor::new(&of_sign_for_first));
+    first.add_clear(&Offset::new(&first_constant));
+    Ok(Selected { min, first })
+}
+
+/// One round for many pairs.
+pub async fn compare_and_select(session: &Session, pairs: Vec<Pair>) -> Result<Vec<Selected>, ProtocolError> {
+    session.round::<CompareAndSelect, _, _, _>(pairs, 3, ask, finish).await
+}

@@ -1,0 +1,96 @@
+//! `[w < rho]` between a clear number of P2 and a clear number of P1, encrypted: nobody learns anything.
+//!
+//! ```text
+//!  P1:                          x + rho  -->  w
+//!                                        <--  thermometers of the digits of w                           P2
+//!  P1: picks lt and eq of every digit (see the module `digits`)
+//!  four rounds of `and`: neighbouring digits fold into one
+//! ```
+//! With `rho` uniform and secret, `w = x + rho mod t` is uniform, and `[w < rho]` says whether the sum wrapped: what exact truncation
+//! and exact conversions need.
+
+use rand::CryptoRng;
+use veil_slots::{Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots};
+
+use crate::digits::{self, Folding, Order};
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct LessThan;
+
+/// Numbers modulo `t` have so many bits.
+pub(crate) const BITS: u32 = 48;
+
+message! {
+    /// The masked vector.
+    Query<C> {
+        /// `x + rho`.
+        masked: C,
+    }
+}
+
+message! {
+    /// The digits of the masked vector.
+    Answer {
+        /// Thermometers, most significant digit first.
+        digits: Vec<SeededSlots>,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        Ok(digits::ciphertexts(BITS))
+    }
+}
+
+impl Protocol for LessThan {
+    const NAME: &'static str = "less_than";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "whether a clear number of P2 is below a clear number of P1";
+    const LEAKAGE: Leakage = Leakage::NOTHING;
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        Ok(Answer { digits: digits::thermometers(&holder.open(query.masked), BITS, holder, rng) })
+    }
+}
+
+/// A vector and the mask that P1 adds to it: one uniform number modulo `t` a slot.
+#[derive(Clone, Debug)]
+pub struct Masked {
+    /// `x`.
+    pub slots: Slots<L1>,
+    /// `rho`.
+    pub mask: Vec<u64>,
+}
+
+/// What P1 remembers: its own numbers.
+#[derive(Debug)]
+pub struct Asked(Vec<u64>);
+
+/// P1 masks.
+pub fn ask(input: Masked, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    let query = Query { masked: asker.send(&input.slots, &input.mask)? };
+    Ok((Asked(input.mask), query))
+}
+
+/// P1 picks from the digits; they are yet to be folded.
+pub(crate) fn finish(asked: Asked, answer: Answer) -> Result<Vec<Order>, ProtocolError> {
+    if answer.digits.len() != digits::ciphertexts(BITS) {
+        return Err(ProtocolError::Malformed(format!("{} digits", answer.digits.len())));
+    }
+    let replies = answer.digits.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    digits::orders(&asked.0, BITS, &replies)
+}
+
+/// `[x + rho mod t < rho]`: whether the mask wrapped.
+pub async fn less_than(session: &Session, inputs: Vec<Masked>) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    let weight = digits::ciphertexts(BITS);
+    let orders = session.round::<LessThan, _, _, _>(inputs, weight, ask, finish).await?;
+    let foldings = orders.into_iter().map(|orders| Folding::new(orders, false)).collect();
+    Ok(digits::fold(session, foldings).await?.into_iter().map(|order| order.less).collect())
+}

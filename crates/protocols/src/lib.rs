@@ -1,0 +1,63 @@
+//! The two-party protocols.
+//!
+//! One protocol a file: its rounds drawn, its leakage declared, its messages written down once, P1's half and P2's half side by
+//! side, without input or output. P1's half of a round is a pair of functions: `ask` turns an input into what P1 remembers and
+//! a query, `finish` consumes what was remembered and the answer, so that a wrong order does not compile. P2's half is
+//! [`Protocol::answer`].
+//!
+//! ```text
+//!   Session (P1)  -- rounds of batches -->  Channel  -->  Responder (P2)  -->  catalog  -->  one protocol's half
+//!     |                                      in process, or Arrow Flight (veil-flight-p2)
+//!     sanitizes all that leaves
+//! ```
+//!
+//! ```text
+//!  lift                  cells into slots                      lookup            f(x) over a small domain
+//!  lift_affine           combinations of cells into slots      zero_test         [x = 0]
+//!  lower                 slots into cells                      slot_sum          the sum of all slots
+//!  multiply              x y                                   open              a declared aggregate, to P1
+//!  and                   products of bits
+//!  less_than             [w < rho], w with P2, rho with P1     catalog           all of these, once
+//!  truncate              floor or round of x / 2^f             message, header   what crosses the wire
+//!  compare_exact         [A < B], nothing leaks                session           P1 runs rounds
+//!  compare_and_select    min(A, B), fast, blinded              responder         P2 answers
+//! ```
+
+pub mod and;
+pub mod catalog;
+mod channel;
+pub mod compare_and_select;
+pub mod compare_exact;
+mod counters;
+mod digits;
+mod error;
+mod header;
+mod leakage;
+pub mod less_than;
+pub mod lift;
+pub mod lift_affine;
+mod limits;
+pub mod lookup;
+pub mod lower;
+pub mod message;
+pub mod multiply;
+pub mod open;
+mod protocol;
+mod randomness;
+mod responder;
+mod samples;
+mod session;
+pub mod slot_sum;
+pub mod truncate;
+pub mod zero_test;
+
+pub use channel::{Channel, Frames, InProcess};
+pub use counters::{Counted, Counters};
+pub use error::ProtocolError;
+pub use header::{Header, WIRE_VERSION};
+pub use leakage::Leakage;
+pub use limits::Limits;
+pub use protocol::{Protocol, Workload};
+pub use randomness::Randomness;
+pub use responder::{Frame, Responder};
+pub use session::{Asker, Session, Traffic};

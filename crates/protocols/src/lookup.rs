@@ -1,0 +1,196 @@
+//! `f(x)` for `x` in a small public domain: nobody learns anything.
+//!
+//! ```text
+//!  P1: pi, a secret permutation of the domain for every slot;  r_p uniform, not zero
+//!                               r_p (x - pi(p))  for every p  -->
+//!                                                             <--  [r_p (x - pi(p)) = 0]  for every p          P2
+//!  P1: f(x) = sum_p [..] f(pi(p))
+//! ```
+//! In every slot P2 sees exactly one zero, at a uniform place, and uniform numbers elsewhere. Candidates are clear vectors, so a
+//! permutation for each slot costs nothing; and `f` may differ from slot to slot. A row carries up to sixteen candidates.
+
+use std::sync::Arc;
+
+use rand::CryptoRng;
+use rand::seq::SliceRandom;
+use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots, plain};
+
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Lookup;
+
+/// Candidates of one row.
+const GROUP: usize = 16;
+
+/// The largest domain.
+pub const MAX_DOMAIN: usize = 1024;
+
+message! {
+    /// Candidates, blinded.
+    Query<C> {
+        /// `r_p (x - pi(p))`, one ciphertext a candidate.
+        candidates: Vec<C>,
+    }
+}
+
+message! {
+    /// Which candidates are zero.
+    Answer {
+        /// One ciphertext of bits a candidate.
+        zeros: Vec<SeededSlots>,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        if self.candidates.len() > GROUP {
+            let found = self.candidates.len();
+            return Err(ProtocolError::TooLarge { what: "a group of candidates", found, limit: GROUP });
+        }
+        Ok(self.candidates.len())
+    }
+}
+
+impl Protocol for Lookup {
+    const NAME: &'static str = "lookup";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "a function over a small public domain";
+    const LEAKAGE: Leakage = Leakage::NOTHING;
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        let zeros = query.candidates.into_iter().map(|candidate| {
+            let values = holder.open(candidate);
+            holder.seal(&values.iter().map(|value| u64::from(*value == 0)).collect::<Vec<_>>(), rng)
+        });
+        Ok(Answer { zeros: zeros.collect() })
+    }
+}
+
+/// The values of a function.
+#[derive(Clone, Debug)]
+pub enum Table {
+    /// The same in every slot: one number below `t` a candidate.
+    Shared(Arc<[u64]>),
+    /// One number below `t` a slot, for every candidate.
+    PerSlot(Arc<[Vec<u64>]>),
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        match self {
+            Self::Shared(values) => values.len(),
+            Self::PerSlot(values) => values.len(),
+        }
+    }
+
+    fn at(&self, candidate: usize, slot: usize) -> u64 {
+        match self {
+            Self::Shared(values) => values[candidate],
+            Self::PerSlot(values) => values[candidate].get(slot).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// What to look up.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// `x`; every slot must be in the domain.
+    pub slots: Slots<L1>,
+    /// The domain: different numbers below `t`.
+    pub domain: Arc<[u64]>,
+    /// The functions: all are answered by the same round.
+    pub tables: Vec<Table>,
+}
+
+/// Some candidates of a question.
+#[derive(Debug)]
+pub struct Group {
+    question: Arc<Question>,
+    /// `pi`, candidate by candidate of the group: for every slot a place in the domain.
+    places: Vec<Vec<u16>>,
+}
+
+/// Draws the permutations of a question and cuts it into groups.
+fn groups(question: Question, rng: &mut impl CryptoRng) -> Result<Vec<Group>, ProtocolError> {
+    let size = question.domain.len();
+    if !(1..=MAX_DOMAIN).contains(&size) {
+        return Err(ProtocolError::Misuse(format!("a lookup takes a domain of 1 to {MAX_DOMAIN} numbers, not {size}")));
+    }
+    plain::checked(&question.domain)?;
+    for table in &question.tables {
+        if table.len() != size {
+            let text = format!("a table of {} values does not fit a domain of {size} numbers", table.len());
+            return Err(ProtocolError::Misuse(text));
+        }
+    }
+    let mut order: Vec<u16> = (0..size as u16).collect();
+    let mut places = vec![vec![0; DEGREE]; size];
+    for slot in 0..DEGREE {
+        // Any permutation shuffled uniformly is uniform, so the last one serves as the start.
+        order.shuffle(rng);
+        places.iter_mut().zip(&order).for_each(|(places, place)| places[slot] = *place);
+    }
+    let question = Arc::new(question);
+    let mut places = places.into_iter();
+    let group = |_| Group { question: question.clone(), places: places.by_ref().take(GROUP).collect() };
+    Ok((0..size.div_ceil(GROUP)).map(group).collect())
+}
+
+/// P1 blinds the candidates of a group.
+pub fn ask(group: Group, asker: &mut Asker<'_>) -> Result<(Group, Query<Outbound>), ProtocolError> {
+    let candidates = group.places.iter().map(|places| {
+        let r: Vec<u64> = (0..DEGREE).map(|_| plain::uniform_non_zero(&mut asker.rng)).collect();
+        let minus = |(r, place): (&u64, &u16)| plain::neg(plain::mul(*r, group.question.domain[usize::from(*place)]));
+        let blind: Vec<u64> = r.iter().zip(places).map(minus).collect();
+        asker.send(&group.question.slots.times(&Factor::new(&r)), &blind)
+    });
+    let candidates = candidates.collect::<Result<_, _>>()?;
+    Ok((group, Query { candidates }))
+}
+
+/// P1 sums what the group contributes to each table.
+pub fn finish(group: Group, answer: Answer) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    if answer.zeros.len() != group.places.len() {
+        return Err(ProtocolError::Malformed(format!("{} of {} candidates", answer.zeros.len(), group.places.len())));
+    }
+    let zeros = answer.zeros.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    let sum = |table: &Table| {
+        let values = |places: &Vec<u16>| -> Vec<u64> {
+            places.iter().enumerate().map(|(slot, place)| table.at((*place).into(), slot)).collect()
+        };
+        let factors: Vec<Factor> = group.places.iter().map(|places| Factor::new(&values(places))).collect();
+        Slots::dot(zeros.iter().zip(&factors)).ok_or(ProtocolError::Cancelled)
+    };
+    group.question.tables.iter().map(sum).collect()
+}
+
+/// One round for many questions: for each, its tables' values.
+pub async fn lookup(session: &Session, questions: Vec<Question>) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
+    let mut rng = session.randomness().fork();
+    let mut sizes = Vec::with_capacity(questions.len());
+    let mut all = Vec::new();
+    for question in questions {
+        let groups = groups(question, &mut rng)?;
+        sizes.push(groups.len());
+        all.extend(groups);
+    }
+    let mut sums = session.round::<Lookup, _, _, _>(all, GROUP, ask, finish).await?.into_iter();
+    let mut answers = Vec::with_capacity(sizes.len());
+    for size in sizes {
+        let mut total: Option<Vec<Slots<L1>>> = None;
+        for partial in sums.by_ref().take(size) {
+            match &mut total {
+                Some(total) => total.iter_mut().zip(&partial).for_each(|(total, partial)| total.add(partial)),
+                None => total = Some(partial),
+            }
+        }
+        answers.push(total.ok_or(ProtocolError::Cancelled)?);
+    }
+    Ok(answers)
+}

@@ -1,0 +1,162 @@
+//! Slots into cells.
+//!
+//! ```text
+//!  P1: rho uniform in [0, t - 2^w)        x + 2^(w-1) + rho  -->
+//!                                                            <--  fresh cells of it: seeds and bodies          P2
+//!  P1: bodies - 2^16 (rho + 2^(w-1))
+//! ```
+//! `w` is the width of the numbers, so nothing wraps, and what P2 decrypts is within `2^(w-48)` of uniform. Several vectors become the
+//! lanes of one column.
+
+use arrow::array::BinaryArray;
+use rand::CryptoRng;
+use veil_cells::{Cell, CellArrayBuilder, FreshCells, KeyId, Lanes, POLYNOMIAL_SIZE, Seed, phase_of_message};
+use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, PLAIN_MODULUS, Slots, plain};
+
+use crate::lift::MAX_WIDTH;
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Lower;
+
+/// The most lanes of a cell that come from slots.
+pub const MAX_LANES: usize = 32;
+
+message! {
+    /// The masked lanes.
+    Query<C> {
+        /// `x + rho`, one ciphertext a lane.
+        lanes: Vec<C>,
+        /// How many slots are rows.
+        rows: u32,
+    }
+}
+
+message! {
+    /// Fresh chunks of cells, each row's lanes side by side.
+    Answer {
+        /// One seed a chunk, 16 bytes each.
+        seeds: Vec<u8>,
+        /// The bodies of all rows.
+        bodies: Vec<u64>,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        if !(1..=MAX_LANES).contains(&self.lanes.len()) || self.rows as usize > DEGREE {
+            return Err(ProtocolError::Malformed(format!("{} rows of {} lanes", self.rows, self.lanes.len())));
+        }
+        Ok(self.lanes.len())
+    }
+}
+
+impl Protocol for Lower {
+    const NAME: &'static str = "lower";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "slots into cells";
+    const LEAKAGE: Leakage =
+        Leakage { p1: "nothing", p2: "how many rows there are; their values are masked to within 2^(w-48) of uniform" };
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        let lanes: Vec<_> = query.lanes.into_iter().map(|lane| holder.open(lane)).collect();
+        let (mut seeds, mut bodies) = (Vec::new(), Vec::new());
+        let rows: Vec<usize> = (0..query.rows as usize).collect();
+        for chunk in rows.chunks(POLYNOMIAL_SIZE / lanes.len().max(1)) {
+            let messages: Vec<u64> = chunk
+                .iter()
+                .flat_map(|row| lanes.iter().map(|lane| lane.get(*row).copied().unwrap_or_default()))
+                .collect();
+            let (seed, chunk_bodies) = holder.seal_samples(&messages, rng);
+            seeds.extend_from_slice(&seed.0);
+            bodies.extend(chunk_bodies);
+        }
+        Ok(Answer { seeds, bodies })
+    }
+}
+
+/// Rows to lower.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// One vector a lane, in the cell's order.
+    pub lanes: Vec<Slots<L1>>,
+    /// How many slots are rows.
+    pub count: usize,
+    /// What the lanes of the cells are.
+    pub shape: Lanes,
+    /// Numbers are in `[-2^(width-1), 2^(width-1))`.
+    pub width: u32,
+    /// The largest absolute value of a number; `None` for text and categories.
+    pub magnitude: Option<u64>,
+    /// The key set.
+    pub key_id: KeyId,
+}
+
+/// What P1 remembers: its masks and the cells' shape.
+#[derive(Debug)]
+pub struct Asked {
+    masks: Vec<Vec<u64>>,
+    count: usize,
+    shape: Lanes,
+    magnitude: Option<u64>,
+    key_id: KeyId,
+}
+
+/// P1 masks every lane.
+pub fn ask(rows: Rows, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    let Rows { lanes, count, shape, width, magnitude, key_id } = rows;
+    if !(1..=MAX_WIDTH).contains(&width)
+        || count > DEGREE
+        || lanes.len() != shape.total()
+        || !(1..=MAX_LANES).contains(&lanes.len())
+    {
+        let text = format!("{count} rows of {} lanes of {width} bits cannot be lowered at once", lanes.len());
+        return Err(ProtocolError::Misuse(text));
+    }
+    let (mut masks, mut sent) = (Vec::with_capacity(lanes.len()), Vec::with_capacity(lanes.len()));
+    for lane in &lanes {
+        let room = PLAIN_MODULUS - (1 << width);
+        let mask: Vec<u64> =
+            (0..DEGREE).map(|_| plain::uniform_below(room, &mut asker.rng) + (1 << (width - 1))).collect();
+        sent.push(asker.send(lane, &mask)?);
+        masks.push(mask);
+    }
+    Ok((Asked { masks, count, shape, magnitude, key_id }, Query { lanes: sent, rows: count as u32 }))
+}
+
+/// P1 takes the masks off the bodies.
+pub fn finish(asked: Asked, answer: Answer) -> Result<BinaryArray, ProtocolError> {
+    let Asked { masks, count, shape, magnitude, key_id } = asked;
+    let (lanes, per_chunk) = (shape.total(), POLYNOMIAL_SIZE / shape.total());
+    let (seeds, rest) = answer.seeds.as_chunks::<16>();
+    if answer.bodies.len() != count * lanes || seeds.len() != count.div_ceil(per_chunk) || !rest.is_empty() {
+        return Err(ProtocolError::Malformed(format!("{} bodies for {count} rows", answer.bodies.len())));
+    }
+    let mut builder = CellArrayBuilder::with_capacity(count, 50 + 8 * lanes);
+    let (mut bytes, mut bodies) = (Vec::new(), vec![0; lanes]);
+    for (at, (chunk, seed)) in answer.bodies.chunks(per_chunk * lanes).zip(seeds).enumerate() {
+        let first = chunk.get(..lanes).unwrap_or_default();
+        let cells = FreshCells::like(&Cell::fresh(key_id, shape, magnitude, Seed(*seed), 0, first)?)?;
+        for (row, masked) in chunk.chunks_exact(lanes).enumerate() {
+            for (lane, body) in bodies.iter_mut().enumerate() {
+                let mask = masks[lane][at * per_chunk + row];
+                *body = masked[lane].wrapping_sub(phase_of_message(mask as i64));
+            }
+            bytes.clear();
+            cells.write(row * lanes, &bodies, &mut bytes)?;
+            builder.push_bytes(&bytes)?;
+        }
+    }
+    Ok(builder.finish()?)
+}
+
+/// One round for many chunks of rows.
+pub async fn lower(session: &Session, chunks: Vec<Rows>) -> Result<Vec<BinaryArray>, ProtocolError> {
+    let weight = chunks.iter().map(|rows| rows.lanes.len()).max().unwrap_or(1);
+    session.round::<Lower, _, _, _>(chunks, weight, ask, finish).await
+}

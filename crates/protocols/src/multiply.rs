@@ -1,0 +1,94 @@
+//! `x y`, slot by slot.
+//!
+//! ```text
+//!  P1: a, b uniform             x + a, y + b  -->
+//!                                             <--  x' = x + a,  y' = y + b,  x'y'              P2
+//!  P1: xy = x'y' - a y' - b x' + a b
+//! ```
+
+use rand::CryptoRng;
+use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, Offset, Outbound, SeededSlots, Slots, plain};
+
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Multiply;
+
+message! {
+    /// `x + a` and `y + b`.
+    Query<C> {
+        /// The first factor, masked.
+        x: C,
+        /// The second factor, masked.
+        y: C,
+    }
+}
+
+message! {
+    /// Both, fresh, and their product.
+    Answer {
+        /// `x + a`.
+        x: SeededSlots,
+        /// `y + b`.
+        y: SeededSlots,
+        /// `(x + a)(y + b)`.
+        product: SeededSlots,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        Ok(3)
+    }
+}
+
+impl Protocol for Multiply {
+    const NAME: &'static str = "multiply";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "the product of two encrypted vectors, slot by slot";
+    const LEAKAGE: Leakage = Leakage::NOTHING;
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        let (x, y) = (holder.open(query.x), holder.open(query.y));
+        let product: Vec<u64> = x.iter().zip(y.iter()).map(|(x, y)| plain::mul(*x, *y)).collect();
+        Ok(Answer { x: holder.seal(&x, rng), y: holder.seal(&y, rng), product: holder.seal(&product, rng) })
+    }
+}
+
+/// What P1 remembers: its masks.
+#[derive(Debug)]
+pub struct Asked {
+    a: Vec<u64>,
+    b: Vec<u64>,
+}
+
+/// P1 masks both factors.
+pub fn ask((x, y): (Slots<L1>, Slots<L1>), asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    let (a, b) = (plain::uniform_vec(DEGREE, &mut asker.rng), plain::uniform_vec(DEGREE, &mut asker.rng));
+    let query = Query { x: asker.send(&x, &a)?, y: asker.send(&y, &b)? };
+    Ok((Asked { a, b }, query))
+}
+
+/// P1 takes the masks off.
+pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L1>, ProtocolError> {
+    let Asked { a, b } = asked;
+    let (x, y) = (answer.x.expand()?, answer.y.expand()?);
+    let minus = |values: &[u64]| Factor::new(&values.iter().map(|value| plain::neg(*value)).collect::<Vec<_>>());
+    let ab: Vec<u64> = a.iter().zip(&b).map(|(a, b)| plain::mul(*a, *b)).collect();
+    let mut product = answer.product.expand()?.raised();
+    product.add_clear(&Offset::new(&ab));
+    if let Some(cross) = Slots::dot([(&x, &minus(&b)), (&y, &minus(&a))]) {
+        product.add(&cross);
+    }
+    Ok(product)
+}
+
+/// One round for many pairs.
+pub async fn multiply(session: &Session, pairs: Vec<(Slots<L1>, Slots<L1>)>) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    session.round::<Multiply, _, _, _>(pairs, 3, ask, finish).await
+}

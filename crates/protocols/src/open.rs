@@ -1,0 +1,137 @@
+//! A declared aggregate, to P1.
+//!
+//! ```text
+//!  P1: rho uniform              x + rho, how many slots, and why  -->
+//!                                                                 <--  x + rho of the first slots, in clear          P2
+//!  P1: minus rho
+//! ```
+//! The only protocol that shows P1 a number. It carries its purpose, which P2 logs and counts, and opens few slots: it is for flags,
+//! cluster sizes and metrics, never for rows.
+
+use rand::CryptoRng;
+use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots, plain};
+
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Open;
+
+/// The most slots that one ciphertext opens.
+pub const MAX_OPENED: u32 = 4096;
+
+/// Why a number is opened: each is leakage that some SQL function declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// The final value of a risk or utility metric.
+    Metric,
+    /// Which clusters are smaller than k, and the sizes of those.
+    ClusterFlags,
+    /// Whether an iteration changed anything.
+    StopBit,
+    /// A histogram of class sizes.
+    SizeHistogram,
+}
+
+impl Purpose {
+    /// All purposes; the place is the number on the wire.
+    pub const ALL: [Self; 4] = [Self::Metric, Self::ClusterFlags, Self::StopBit, Self::SizeHistogram];
+
+    fn from_wire(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+
+    fn to_wire(self) -> u32 {
+        Self::ALL.iter().position(|purpose| *purpose == self).unwrap_or_default() as u32
+    }
+}
+
+message! {
+    /// The masked aggregate.
+    Query<C> {
+        /// `x + rho`.
+        masked: C,
+        /// How many slots to open, from the first.
+        count: u32,
+        /// Why.
+        purpose: u32,
+    }
+}
+
+message! {
+    /// The masked numbers.
+    Answer {
+        /// `x + rho` in clear.
+        values: Vec<u64>,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        if Purpose::from_wire(self.purpose).is_none() {
+            return Err(ProtocolError::Unsupported(format!("nothing is opened for purpose {}", self.purpose)));
+        }
+        if self.count > MAX_OPENED {
+            let (found, limit) = (self.count as usize, MAX_OPENED as usize);
+            return Err(ProtocolError::TooLarge { what: "a number of opened slots", found, limit });
+        }
+        Ok(1)
+    }
+}
+
+impl Protocol for Open {
+    const NAME: &'static str = "open";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "a declared aggregate, shown to P1";
+    const LEAKAGE: Leakage =
+        Leakage { p1: "the declared aggregate", p2: "the purpose and how many numbers are opened" };
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, _: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        let mut values = holder.open(query.masked).to_vec();
+        values.truncate(query.count as usize);
+        Ok(Answer { values })
+    }
+}
+
+/// An aggregate to open.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// The encrypted numbers.
+    pub slots: Slots<L1>,
+    /// How many of them, from the first slot.
+    pub count: u32,
+    /// Why.
+    pub purpose: Purpose,
+}
+
+/// What P1 remembers: its masks.
+#[derive(Debug)]
+pub struct Asked(Vec<u64>);
+
+/// P1 masks every slot, those that stay closed too.
+pub fn ask(aggregate: Aggregate, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    let Aggregate { slots, count, purpose } = aggregate;
+    let mut mask = plain::uniform_vec(DEGREE, &mut asker.rng);
+    let query = Query { masked: asker.send(&slots, &mask)?, count, purpose: purpose.to_wire() };
+    mask.truncate(count as usize);
+    Ok((Asked(mask), query))
+}
+
+/// P1 takes the masks off: numbers modulo the plaintext prime, nearest to zero.
+pub fn finish(asked: Asked, answer: Answer) -> Result<Vec<i64>, ProtocolError> {
+    plain::checked(&answer.values)?;
+    if answer.values.len() != asked.0.len() {
+        return Err(ProtocolError::Malformed(format!("{} numbers instead of {}", answer.values.len(), asked.0.len())));
+    }
+    Ok(answer.values.iter().zip(asked.0).map(|(value, mask)| plain::centred(plain::sub(*value, mask))).collect())
+}
+
+/// One round for many aggregates.
+pub async fn open(session: &Session, aggregates: Vec<Aggregate>) -> Result<Vec<Vec<i64>>, ProtocolError> {
+    session.round::<Open, _, _, _>(aggregates, 1, ask, finish).await
+}

@@ -1,0 +1,40 @@
+//! What a protocol is, to everything that carries it.
+
+use rand::CryptoRng;
+use veil_slots::KeyHolder;
+
+use crate::message::{Message, Receive, Sendable};
+use crate::{Leakage, ProtocolError};
+
+/// One round: P1 sends rows, P2 answers each. The halves of P1, which differ in what they remember between asking and
+/// finishing, are functions beside the implementation.
+pub trait Protocol: 'static {
+    /// Its name on the wire.
+    const NAME: &'static str;
+    /// Its version on the wire: any change of message or meaning is a new one.
+    const VERSION: u16;
+    /// One line for people.
+    const SUMMARY: &'static str;
+    /// What it tells whom.
+    const LEAKAGE: Leakage;
+
+    /// A row as P1 sends it.
+    type Query: Sendable;
+    /// The same row as P2 receives it.
+    type Received: Receive + Workload;
+    /// The row that comes back.
+    type Answer: Sendable + Receive;
+
+    /// P2's half.
+    fn answer(
+        query: Self::Received,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Self::Answer, ProtocolError>;
+}
+
+/// How much work a query asks for, known before any of it is done.
+pub trait Workload: Message {
+    /// Ciphertexts in the answer. A row that asks for something impossible is an error.
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError>;
+}

@@ -1,0 +1,200 @@
+//! P1: runs rounds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use rand::rngs::StdRng;
+use rayon::prelude::*;
+use tokio::sync::mpsc;
+use veil_cells::KeyId;
+use veil_slots::{Level, Outbound, PublicKey, Sanitizer, SlotError, Slots};
+
+use crate::channel::{Channel, blocking};
+use crate::limits::{BATCH_CIPHERTEXTS, BATCHES_IN_FLIGHT};
+use crate::message::{Receive, Sendable};
+use crate::protocol::Protocol;
+use crate::randomness::Randomness;
+use crate::{Frame, Header, ProtocolError};
+
+/// A run of P1 against P2.
+#[derive(Clone, Debug)]
+pub struct Session {
+    channel: Arc<dyn Channel>,
+    sanitizer: Sanitizer,
+    key_id: KeyId,
+    randomness: Randomness,
+    id: [u8; 16],
+    rounds: Arc<AtomicU32>,
+    traffic: Arc<Traffic>,
+}
+
+/// What a session has sent and received.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    rounds: AtomicU64,
+    bytes_up: AtomicU64,
+    bytes_down: AtomicU64,
+}
+
+impl Traffic {
+    /// Rounds begun.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Bytes sent to P2.
+    pub fn bytes_up(&self) -> u64 {
+        self.bytes_up.load(Ordering::Relaxed)
+    }
+
+    /// Bytes received from P2.
+    pub fn bytes_down(&self) -> u64 {
+        self.bytes_down.load(Ordering::Relaxed)
+    }
+}
+
+/// What P1's halves work with: the way out, and randomness of their own.
+#[derive(Debug)]
+pub struct Asker<'a> {
+    sanitizer: &'a Sanitizer,
+    /// Randomness.
+    pub rng: StdRng,
+}
+
+impl<'a> Asker<'a> {
+    /// For one item.
+    pub fn new(sanitizer: &'a Sanitizer, rng: StdRng) -> Self {
+        Self { sanitizer, rng }
+    }
+
+    /// Blinds and sanitises.
+    pub fn send<L: Level>(&mut self, slots: &Slots<L>, blind: &[u64]) -> Result<Outbound, SlotError> {
+        self.sanitizer.sanitize(slots, blind, &mut self.rng)
+    }
+}
+
+impl Session {
+    /// A run with encryptions of zero prepared in the background.
+    pub fn new(channel: Arc<dyn Channel>, key_id: KeyId, public_key: PublicKey) -> Self {
+        Self::with(channel, key_id, Sanitizer::with_pool(public_key), Randomness::os())
+    }
+
+    /// A run with everything given.
+    pub fn with(channel: Arc<dyn Channel>, key_id: KeyId, sanitizer: Sanitizer, randomness: Randomness) -> Self {
+        let mut id = [0; 16];
+        id.copy_from_slice(&randomness.seed()[..16]);
+        Self { channel, sanitizer, key_id, randomness, id, rounds: Arc::default(), traffic: Arc::default() }
+    }
+
+    /// The key set.
+    pub fn key_id(&self) -> KeyId {
+        self.key_id
+    }
+
+    /// What was sent and received so far.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Randomness for what belongs to a whole round.
+    pub fn randomness(&self) -> &Randomness {
+        &self.randomness
+    }
+
+    /// One round: asks for every input, in parallel and in batches, and finishes every answer. `weight` is the number of
+    /// ciphertexts of an item in the direction that has more. The items' order is kept.
+    pub async fn round<P: Protocol, I, W, O>(
+        &self,
+        inputs: Vec<I>,
+        weight: usize,
+        ask: impl Fn(I, &mut Asker<'_>) -> Result<(W, P::Query), ProtocolError> + Send + Sync + 'static,
+        finish: impl Fn(W, P::Answer) -> Result<O, ProtocolError> + Send + Sync + 'static,
+    ) -> Result<Vec<O>, ProtocolError>
+    where
+        I: Send + 'static,
+        W: Send + 'static,
+        O: Send + 'static,
+    {
+        let header = Header {
+            protocol: P::NAME.to_owned(),
+            version: P::VERSION,
+            session: self.id,
+            round: self.rounds.fetch_add(1, Ordering::Relaxed),
+            batch: 0,
+            key_id: self.key_id,
+        };
+        self.traffic.rounds.fetch_add(1, Ordering::Relaxed);
+        let count = inputs.len();
+        let rows = (BATCH_CIPHERTEXTS / weight.max(1)).clamp(1, self.channel.limits().rows);
+        let mut inputs = inputs.into_iter();
+        let chunks: Vec<Vec<I>> = (0..count.div_ceil(rows)).map(|_| inputs.by_ref().take(rows).collect()).collect();
+
+        // What P1 remembers between asking and finishing travels beside the requests, in the same order.
+        let (remember, mut remembered) = mpsc::unbounded_channel::<(Header, Vec<W>)>();
+        let (ask, finish, session) = (Arc::new(ask), Arc::new(finish), self.clone());
+        let requests = stream::iter(chunks.into_iter().enumerate())
+            .map(move |(number, chunk)| {
+                let (ask, sanitizer) = (ask.clone(), session.sanitizer.clone());
+                let header = Header { batch: number as u32, ..header.clone() };
+                // Drawn in order, so that a test can repeat a run.
+                let rngs: Vec<StdRng> = chunk.iter().map(|_| session.randomness.fork()).collect();
+                blocking(move || {
+                    let work: Vec<(I, StdRng)> = chunk.into_iter().zip(rngs).collect();
+                    let asked: Vec<(W, P::Query)> = work
+                        .into_par_iter()
+                        .map(|(input, rng)| ask(input, &mut Asker::new(&sanitizer, rng)))
+                        .collect::<Result<_, ProtocolError>>()?;
+                    let (waiting, queries): (Vec<W>, Vec<P::Query>) = asked.into_iter().unzip();
+                    let frame = Frame::new(&header, P::Query::to_batch(&queries)?);
+                    Ok::<_, ProtocolError>((header, waiting, frame))
+                })
+            })
+            .buffered(BATCHES_IN_FLIGHT);
+        let traffic = self.traffic.clone();
+        let requests = requests.map(move |asked| {
+            let (header, waiting, frame) = asked.and_then(|asked| asked)?;
+            traffic.bytes_up.fetch_add(frame.bytes() as u64, Ordering::Relaxed);
+            // The receiver lives as long as the round.
+            let _ = remember.send((header, waiting));
+            Ok(frame)
+        });
+
+        let mut answers = self.channel.exchange(requests.boxed());
+        let mut finishing = futures::stream::FuturesOrdered::new();
+        let mut outputs = Vec::with_capacity(count);
+        while let Some(answer) = answers.try_next().await? {
+            self.traffic.bytes_down.fetch_add(answer.bytes() as u64, Ordering::Relaxed);
+            let Ok((asked, waiting)) = remembered.try_recv() else {
+                return Err(ProtocolError::Malformed("P2 sent an answer to no question".to_owned()));
+            };
+            let finish = finish.clone();
+            finishing.push_back(blocking(move || finish_batch::<P, W, O>(&asked, waiting, answer, finish.as_ref())));
+            while finishing.len() > BATCHES_IN_FLIGHT {
+                outputs.extend(finishing.next().await.ok_or(ProtocolError::Cancelled)???);
+            }
+        }
+        while let Some(finished) = finishing.next().await {
+            outputs.extend(finished??);
+        }
+        if outputs.len() != count {
+            return Err(ProtocolError::Malformed(format!("P2 answered {} of {count} questions", outputs.len())));
+        }
+        Ok(outputs)
+    }
+}
+
+fn finish_batch<P: Protocol, W: Send, O: Send>(
+    asked: &Header,
+    waiting: Vec<W>,
+    answer: Frame,
+    finish: &(impl Fn(W, P::Answer) -> Result<O, ProtocolError> + Sync),
+) -> Result<Vec<O>, ProtocolError> {
+    let (header, batch) = answer.open()?;
+    if header != *asked || batch.num_rows() != waiting.len() {
+        return Err(ProtocolError::Malformed("P2's answer belongs to another question".to_owned()));
+    }
+    P::Answer::check(&batch)?;
+    let work: Vec<(usize, W)> = waiting.into_iter().enumerate().collect();
+    work.into_par_iter().map(|(row, waiting)| finish(waiting, P::Answer::read(&batch, row)?)).collect()
+}

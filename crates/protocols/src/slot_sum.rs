@@ -1,0 +1,78 @@
+//! The sum of all slots, in every slot.
+//!
+//! ```text
+//!  P1: rho uniform              x + rho  -->
+//!                                        <--  sum of all slots, in every slot               P2
+//!  P1: minus the sum of rho
+//! ```
+//! (The sum is also the degree times coefficient 0 of the plaintext, so that no rotation is ever needed.)
+
+use rand::CryptoRng;
+use veil_slots::{DEGREE, Inbound, KeyHolder, L0, L1, Outbound, SeededSlots, Slots, plain};
+
+use crate::message::message;
+use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+
+/// The protocol.
+#[derive(Debug)]
+pub struct SlotSum;
+
+message! {
+    /// The masked vector.
+    Query<C> {
+        /// `x + rho`.
+        masked: C,
+    }
+}
+
+message! {
+    /// The masked sum.
+    Answer {
+        /// `sum (x + rho)` in every slot.
+        sum: SeededSlots,
+    }
+}
+
+impl Workload for Query<Inbound> {
+    fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
+        Ok(1)
+    }
+}
+
+impl Protocol for SlotSum {
+    const NAME: &'static str = "slot_sum";
+    const VERSION: u16 = 1;
+    const SUMMARY: &'static str = "the sum of all slots, in every slot";
+    const LEAKAGE: Leakage = Leakage::NOTHING;
+    type Query = Query<Outbound>;
+    type Received = Query<Inbound>;
+    type Answer = Answer;
+
+    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+        let sum = holder.open(query.masked).iter().fold(0, |sum, value| plain::add(sum, *value));
+        Ok(Answer { sum: holder.seal(&[sum; DEGREE], rng) })
+    }
+}
+
+/// What P1 remembers: the sum of its mask.
+#[derive(Debug)]
+pub struct Asked(u64);
+
+/// P1 masks every slot.
+pub fn ask(slots: Slots<L1>, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    let mask = plain::uniform_vec(DEGREE, &mut asker.rng);
+    let sum = mask.iter().fold(0, |sum, value| plain::add(sum, *value));
+    Ok((Asked(sum), Query { masked: asker.send(&slots, &mask)? }))
+}
+
+/// P1 takes the mask off.
+pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L0>, ProtocolError> {
+    let mut sum: Slots<L0> = answer.sum.expand()?.into();
+    sum.add_constant(plain::neg(asked.0));
+    Ok(sum)
+}
+
+/// One round for many vectors.
+pub async fn slot_sum(session: &Session, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L0>>, ProtocolError> {
+    session.round::<SlotSum, _, _, _>(vectors, 1, ask, finish).await
+}
