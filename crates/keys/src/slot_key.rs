@@ -158,7 +158,7 @@ mod tests {
     use fhe_traits::{DeserializeParametrized, FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
     use rand::SeedableRng;
     use rand::rngs::StdRng;
-    use veil_slots::{L0, LIMBS, Points, Sanitizer};
+    use veil_slots::{Factor, L0, LIMBS, Points, Sanitizer, plain};
 
     use super::*;
 
@@ -229,10 +229,10 @@ mod tests {
         let sanitizer = Sanitizer::new(key.public_key(&mut rng));
         let slots: Slots<L0> = key.seal(&numbers(), &mut rng).expand().unwrap().into();
         assert_eq!(key.open_slots(&slots), numbers());
-        let blind = veil_slots::plain::uniform_vec(DEGREE, &mut rng);
+        let blind = plain::uniform_vec(DEGREE, &mut rng);
         let outbound = sanitizer.sanitize(&slots, &blind, &mut rng).unwrap();
         let opened = key.open(Inbound::parse(outbound.as_bytes()).unwrap());
-        let expected: Vec<u64> = numbers().iter().zip(&blind).map(|(a, b)| veil_slots::plain::add(*a, *b)).collect();
+        let expected: Vec<u64> = numbers().iter().zip(&blind).map(|(a, b)| plain::add(*a, *b)).collect();
         assert_eq!(*opened, expected);
     }
 
@@ -243,5 +243,124 @@ mod tests {
         assert_eq!(SlotKey::from_bytes(&bytes).coefficients, key.coefficients);
         assert!(key.coefficients.iter().all(|c| c.abs() <= 20) && key.coefficients.iter().any(|c| *c < -5));
         assert_eq!(format!("{key:?}"), "SlotKey(secret)");
+    }
+
+    /// Sums of products, noise just below what flooding may hide, over a million slots: all decrypt.
+    #[test]
+    fn the_worst_permitted_path_decrypts() {
+        let mut rng = StdRng::seed_from_u64(5);
+        let key = SlotKey::generate(&mut rng);
+        let sanitizer = Sanitizer::new(key.public_key(&mut rng));
+        let (values, first, second) =
+            (numbers(), plain::uniform_vec(DEGREE, &mut rng), plain::uniform_vec(DEGREE, &mut rng));
+        let (first_factor, second_factor) = (Factor::new(&first), Factor::new(&second));
+        let terms = 300;
+        let product = |slot: usize| plain::mul(plain::mul(values[slot], first[slot]), plain::mul(second[slot], terms));
+        let expected: Vec<u64> = (0..DEGREE).map(product).collect();
+        for _ in 0..(1_000_000 / DEGREE + 1) {
+            let fresh = key.seal(&values, &mut rng).expand().unwrap();
+            // The same product over and over: noise adds up in full, not in squares.
+            let mut sum = fresh.times(&first_factor).times(&second_factor);
+            sum.scale(terms as i32);
+            let blind = plain::uniform_vec(DEGREE, &mut rng);
+            let outbound = sanitizer.sanitize(&sum, &blind, &mut rng).unwrap();
+            let opened = key.open(Inbound::parse(outbound.as_bytes()).unwrap());
+            let wrong = (0..DEGREE).filter(|slot| opened[*slot] != plain::add(expected[*slot], blind[*slot])).count();
+            assert_eq!(wrong, 0);
+        }
+        let mut beyond = key.seal(&values, &mut rng).expand().unwrap().times(&first_factor).times(&second_factor);
+        beyond.scale(400);
+        let error = sanitizer.sanitize(&beyond, &[], &mut rng).unwrap_err();
+        assert!(error.to_string().contains("add up fewer terms"), "{error}");
+    }
+
+    /// What P2 can try with a product of its own fresh ciphertext and a secret vector of P1.
+    mod attacks {
+        use super::*;
+
+        fn pointwise_quotient(numerator: &[u64], denominator: &[u64], prime: u64) -> Vec<u64> {
+            let q = Modulus::new(prime).unwrap();
+            let pairs = numerator.iter().zip(denominator);
+            pairs.map(|(n, d)| if *d == 0 { 0 } else { q.mul(*n, q.pow(*d, prime - 2)) }).collect()
+        }
+
+        /// The slots of a polynomial given by its points modulo the first prime, where its coefficients are small.
+        fn slots_of_points(mut points: Vec<u64>) -> Vec<u64> {
+            let q = Modulus::new(PRIMES[0]).unwrap();
+            fhe_math::ntt::NttOperator::new(&q, DEGREE).unwrap().backward(&mut points);
+            let centred = |c: u64| if c > PRIMES[0] / 2 { c as i64 - PRIMES[0] as i64 } else { c as i64 };
+            slots_of_coefficients(points.into_iter().map(|c| plain::from_signed(centred(c))).collect())
+        }
+
+        fn right(guess: &[u64], secret: &[u64]) -> usize {
+            guess.iter().zip(secret).filter(|(guess, secret)| guess == secret).count()
+        }
+
+        /// The noise of a ciphertext, as the key holder measures it: modulo the first prime.
+        fn noise(key: &SlotKey, [c0, c1]: [&Residues<Points>; 2], message: &[u64]) -> Vec<u64> {
+            let mut phase = c1.clone();
+            phase.mul_prepared(&key.prepared);
+            phase.add(c0);
+            phase.sub(&scaled_up(coefficients_of_slots(message)).into_points());
+            phase.limb(0).to_vec()
+        }
+
+        #[test]
+        fn masks_and_noise_give_multipliers_away_unless_sanitised() {
+            let mut rng = StdRng::seed_from_u64(6);
+            let key = SlotKey::generate(&mut rng);
+            let sanitizer = Sanitizer::new(key.public_key(&mut rng));
+            let secret = plain::uniform_vec(DEGREE, &mut rng);
+            let fresh = key.seal(&numbers(), &mut rng).expand().unwrap();
+            let product = fresh.times(&Factor::new(&secret));
+            let message: Vec<u64> = numbers().iter().zip(&secret).map(|(x, r)| plain::mul(*x, *r)).collect();
+
+            // Without: c1' / c1 is the multiplier, in every slot.
+            let quotient =
+                pointwise_quotient(product.components()[1].limb(0), fresh.components()[1].limb(0), PRIMES[0]);
+            assert_eq!(right(&slots_of_points(quotient), &secret), DEGREE, "the mask gives all away");
+
+            // Without: e' / e is, but for the rounding of q m / t, which the key holder can compute.
+            let (before, after) =
+                (noise(&key, fresh.components(), &numbers()), noise(&key, product.components(), &message));
+            let rounding = rounding_of_product(&numbers(), &secret, &message);
+            let q = Modulus::new(PRIMES[0]).unwrap();
+            let after: Vec<u64> = after.iter().zip(&rounding).map(|(e, r)| q.sub(*e, *r)).collect();
+            let quotient = pointwise_quotient(&after, &before, PRIMES[0]);
+            assert_eq!(right(&slots_of_points(quotient), &secret), DEGREE, "the noise gives all away");
+
+            // With: the mask that arrives, scaled back up, is no multiple of the mask that P2 knows.
+            let outbound = sanitizer.sanitize(&product, &[], &mut rng).unwrap();
+            assert_eq!(*key.open(Inbound::parse(outbound.as_bytes()).unwrap()), message, "it is the same message");
+            let [c0, c1] = Inbound::parse(outbound.as_bytes()).unwrap().into_components();
+            let upscale = |component: Residues<_>| {
+                let mut component = component;
+                component.scale(PRIMES[2] as i64);
+                component.scale(PRIMES[3] as i64);
+                component.into_points()
+            };
+            let (c0, c1) = (upscale(c0), upscale(c1));
+            let quotient = pointwise_quotient(c1.limb(0), fresh.components()[1].limb(0), PRIMES[0]);
+            assert!(right(&slots_of_points(quotient), &secret) < 3, "the mask tells nothing");
+
+            // With: neither does the noise.
+            let mut phase = c1;
+            phase.mul_prepared(&key.prepared);
+            phase.add(&c0);
+            let scaled = scaled_up(coefficients_of_slots(&message)).into_points();
+            let after: Vec<u64> = phase.limb(0).iter().zip(scaled.limb(0)).map(|(p, m)| q.sub(*p, *m)).collect();
+            let quotient = pointwise_quotient(&after, &before, PRIMES[0]);
+            assert!(right(&slots_of_points(quotient), &secret) < 3, "the noise tells nothing");
+        }
+
+        /// `round(q x / t) r - round(q x r / t)` modulo the first prime: what is left beside `e r`.
+        fn rounding_of_product(x: &[u64], r: &[u64], product: &[u64]) -> Vec<u64> {
+            let points = |values: &[u64]| scaled_up(coefficients_of_slots(values)).into_points();
+            let q = Modulus::new(PRIMES[0]).unwrap();
+            let mut scaled = points(x).limb(0).to_vec();
+            let r = coefficients_of_slots(r).into_iter().map(plain::centred).collect::<Vec<_>>();
+            q.mul_vec(&mut scaled, Residues::from_small(&r).into_points().limb(0));
+            scaled.iter().zip(points(product).limb(0)).map(|(a, b)| q.sub(*a, *b)).collect()
+        }
     }
 }

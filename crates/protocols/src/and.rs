@@ -166,3 +166,45 @@ pub async fn and(session: &Session, groups: Vec<Vec<Slots<L1>>>) -> Result<Vec<S
     let results = products(session, groups.into_iter().map(whole).collect()).await?;
     results.into_iter().map(|mut group| group.pop().ok_or(ProtocolError::Cancelled)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn two_and_three_bits_multiply() {
+        let mut parties = Parties::new(2);
+        let bits: Vec<Vec<u64>> = (0..3).map(|_| parties.bits()).collect();
+        let sealed: Vec<Slots<L1>> = bits.iter().map(|bits| parties.encrypt(bits)).collect();
+        let results = and(&parties.session, vec![sealed[..2].to_vec(), sealed.clone()]).await.unwrap();
+        let two: Vec<u64> = bits[0].iter().zip(&bits[1]).map(|(a, b)| a * b).collect();
+        let three: Vec<u64> = two.iter().zip(&bits[2]).map(|(ab, c)| ab * c).collect();
+        assert_eq!(parties.open(&results[0]), two);
+        assert_eq!(parties.open(&results[1]), three);
+        // Products of products: the level stays one.
+        let again = and(&parties.session, vec![results]).await.unwrap();
+        assert_eq!(parties.open(&again[0]), three);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn several_products_share_a_ciphertext() {
+        let mut parties = Parties::new(3);
+        let bits: Vec<Vec<u64>> = (0..3).map(|_| parties.bits()).collect();
+        let sealed = bits.iter().map(|bits| parties.encrypt(bits)).collect();
+        let group = Products { bits: sealed, wanted: vec![vec![0, 1], vec![2, 0], vec![1]] };
+        let results = products(&parties.session, vec![group]).await.unwrap();
+        for (result, (a, b)) in results[0].iter().zip([(0, 1), (0, 2), (1, 1)]) {
+            let expected: Vec<u64> = bits[a].iter().zip(&bits[b]).map(|(a, b)| a * b).collect();
+            assert_eq!(parties.open(result), expected);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn four_bits_are_too_many() {
+        let mut parties = Parties::new(4);
+        let bit = parties.encrypt(&[1]);
+        let error = and(&parties.session, vec![vec![bit; 4]]).await.unwrap_err();
+        assert_eq!(error.to_string(), "a product needs one to three bits, and there are 4");
+    }
+}

@@ -169,3 +169,55 @@ pub fn finish(asked: Asked, answer: Answer) -> Result<Selected, ProtocolError> {
 pub async fn compare_and_select(session: &Session, pairs: Vec<Pair>) -> Result<Vec<Selected>, ProtocolError> {
     session.round::<CompareAndSelect, _, _, _>(pairs, 3, ask, finish).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_smaller_wins_and_a_tie_goes_to_the_first() {
+        let mut parties = Parties::new(5);
+        for bits in [1, 20, MAX_BITS] {
+            let (mut a, mut b) = (parties.numbers_below(1 << bits), parties.numbers_below(1 << bits));
+            (a[2], b[2]) = (0, (1 << bits) - 1);
+            (a[3], b[3]) = ((1 << bits) - 1, 0);
+            a[4..100].copy_from_slice(&b.clone()[4..100]);
+            (a[100], b[100]) = (1, 0);
+            (a[101], b[101]) = (0, 1);
+            let pair = Pair { a: parties.encrypt(&a), b: parties.encrypt(&b), bits };
+            let selected = compare_and_select(&parties.session, vec![pair]).await.unwrap().remove(0);
+            let min: Vec<u64> = a.iter().zip(&b).map(|(a, b)| *a.min(b)).collect();
+            let first: Vec<u64> = a.iter().zip(&b).map(|(a, b)| u64::from(a <= b)).collect();
+            assert_eq!(parties.open(&selected.min), min, "{bits} bits");
+            assert_eq!(parties.open(&selected.first), first, "{bits} bits");
+        }
+    }
+
+    /// A tournament over 1024 candidates: ten rounds on results of earlier ones, as k-anonymisation plays it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn results_can_be_compared_again() {
+        let mut parties = Parties::new(6);
+        let values: Vec<Vec<u64>> = (0..4).map(|_| parties.numbers_below(1 << 34)).collect();
+        let mut round: Vec<Slots<L1>> = values.iter().map(|values| parties.encrypt(values)).collect();
+        for _ in 0..10 {
+            let first = round[0].clone();
+            round.push(first);
+            let pairs = round.as_chunks::<2>().0.iter().map(|[a, b]| Pair { a: a.clone(), b: b.clone(), bits: 34 });
+            let rest = if round.len() % 2 == 1 { round.last().cloned() } else { None };
+            let selected = compare_and_select(&parties.session, pairs.collect()).await.unwrap();
+            round = selected.into_iter().map(|selected| selected.min).chain(rest).collect();
+        }
+        let min: Vec<u64> = (0..DEGREE).map(|slot| values.iter().map(|values| values[slot]).min().unwrap()).collect();
+        assert_eq!(parties.open(&round[0]), min);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn differences_that_leave_no_room_for_blur_are_refused() {
+        let mut parties = Parties::new(7);
+        let a = parties.encrypt(&[1]);
+        let error =
+            compare_and_select(&parties.session, vec![Pair { a: a.clone(), b: a, bits: 38 }]).await.unwrap_err();
+        assert!(error.to_string().contains("up to 37 bits, not 38"), "{error}");
+    }
+}

@@ -49,3 +49,23 @@ pub async fn compare_exact(session: &Session, pairs: Vec<Pair>) -> Result<Vec<Sl
     }
     Ok(quotients)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn strictly_less_at_the_edges_and_everywhere() {
+        let mut parties = Parties::new(15);
+        for bits in [1, 34, MAX_BITS] {
+            let (mut a, b) = (parties.numbers_below(1 << bits), parties.numbers_below(1 << bits));
+            a[2..50].copy_from_slice(&b[2..50]);
+            a[50] = b[50].saturating_sub(1);
+            let pair = Pair { a: parties.encrypt(&a), b: parties.encrypt(&b), bits };
+            let less = compare_exact(&parties.session, vec![pair]).await.unwrap();
+            let expected: Vec<u64> = a.iter().zip(&b).map(|(a, b)| u64::from(a < b)).collect();
+            assert_eq!(parties.open(&less[0]), expected, "{bits} bits");
+        }
+    }
+}

@@ -94,3 +94,22 @@ pub async fn less_than(session: &Session, inputs: Vec<Masked>) -> Result<Vec<Slo
     let foldings = orders.into_iter().map(|orders| Folding::new(orders, false)).collect();
     Ok(digits::fold(session, foldings).await?.into_iter().map(|order| order.less).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use veil_slots::plain;
+
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn masks_that_wrap_are_found() {
+        let mut parties = Parties::new(11);
+        let (values, mask) = (parties.numbers(), parties.numbers());
+        let input = Masked { slots: parties.encrypt(&values), mask: mask.clone() };
+        let wrapped = less_than(&parties.session, vec![input]).await.unwrap();
+        let expected: Vec<u64> =
+            values.iter().zip(&mask).map(|(value, mask)| u64::from(plain::add(*value, *mask) < *mask)).collect();
+        assert_eq!(parties.open(&wrapped[0]), expected);
+    }
+}

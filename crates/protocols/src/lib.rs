@@ -48,6 +48,8 @@ mod responder;
 mod samples;
 mod session;
 pub mod slot_sum;
+#[cfg(test)]
+mod testing;
 pub mod truncate;
 pub mod zero_test;
 

@@ -211,3 +211,84 @@ fn rows_of(
     let all = present.iter().all(|present| *present);
     Ok(Chunk::Plain(Rows { samples, present: (!all).then_some(present), width }))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, BinaryArray};
+    use arrow::buffer::NullBuffer;
+    use veil_cells::{CellType, ColumnId, Kind, Width, add_cells, add_constant, scale_cells};
+    use veil_keys::encrypt_column;
+
+    use super::*;
+    use crate::testing::Parties;
+
+    /// Numbers of the whole width, with both ends among them.
+    fn column(parties: &mut Parties, bits: u32, rows: i64) -> (Vec<i64>, BinaryArray) {
+        let half = 1i64 << (bits - 1);
+        let mut numbers: Vec<i64> = (0..rows).map(|row| (row * 0x9e37_79b9) % (2 * half) - half).collect();
+        numbers[..2].copy_from_slice(&[-half, half - 1]);
+        let width = Width::of_range(-half, half - 1).unwrap();
+        let cell_type = CellType::new(Kind::Integer, width, 1, parties.owner.key_id(), ColumnId([1; 8]));
+        let cells = encrypt_column(&parties.owner, &cell_type, &numbers, None, &mut parties.rng).unwrap();
+        (numbers, cells)
+    }
+
+    fn expect(parties: &Parties, lifted: &[Slots<L1>], numbers: &[i64]) {
+        let opened: Vec<i64> = lifted.iter().flat_map(|slots| parties.open(slots)).map(plain::centred).collect();
+        assert_eq!(opened[..numbers.len()], *numbers);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_width_lifts_over_several_vectors() {
+        let mut parties = Parties::new(20);
+        for (bits, rows) in [(8, 9000), (32, 8192), (24, 1)] {
+            let (numbers, cells) = column(&mut parties, bits, rows.max(2));
+            let lifted = lift_column(&parties.session, CellArray::Binary(&cells), 0, bits).await.unwrap();
+            assert_eq!(lifted.len(), cells.len().div_ceil(DEGREE));
+            expect(&parties, &lifted, &numbers);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nulls_become_zero_and_constants_come_along() {
+        let mut parties = Parties::new(21);
+        let (numbers, cells) = column(&mut parties, 16, 300);
+        let nulls: Vec<bool> = (0..300).map(|row| row % 7 != 3).collect();
+        let (offsets, values, _) = cells.into_parts();
+        let cells = BinaryArray::new(offsets, values, Some(NullBuffer::from(nulls.clone())));
+        let shifted = add_constant(CellArray::Binary(&cells), 1000).unwrap();
+        let lifted = lift_column(&parties.session, CellArray::Binary(&shifted), 0, 18).await.unwrap();
+        let expected: Vec<i64> =
+            numbers.iter().zip(&nulls).map(|(number, present)| if *present { number + 1000 } else { 0 }).collect();
+        expect(&parties, &lifted, &expected);
+    }
+
+    /// Sums, differences and factors, odd and even, with and without constants.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn affine_cells_lift_exactly() {
+        let mut parties = Parties::new(22);
+        let (a, a_cells) = column(&mut parties, 12, 200);
+        let (b, b_cells) = column(&mut parties, 12, 200);
+        let scaled = |cells: &BinaryArray, factor| scale_cells(CellArray::Binary(cells), factor).unwrap();
+        let sum = |x: &BinaryArray, y: &BinaryArray| add_cells(CellArray::Binary(x), CellArray::Binary(y)).unwrap();
+        for (fa, fb, constant) in [(1, 1, 5), (1, -1, 0), (121, 0, -77), (128, 0, 3), (-1, 0, 0), (96, -160, 12)] {
+            let cells = match fb {
+                0 => scaled(&a_cells, fa),
+                _ => sum(&scaled(&a_cells, fa), &scaled(&b_cells, fb)),
+            };
+            let cells = add_constant(CellArray::Binary(&cells), constant).unwrap();
+            let lifted = lift_column(&parties.session, CellArray::Binary(&cells), 0, 24).await.unwrap();
+            let expected: Vec<i64> = a.iter().zip(&b).map(|(a, b)| fa * a + fb * b + constant).collect();
+            expect(&parties, &lifted, &expected);
+            assert!(parties.open(&lifted[0])[200..].iter().all(|slot| *slot == 0));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn cells_of_another_key_are_refused() {
+        let (parties, mut other) = (Parties::new(23), Parties::new(24));
+        let (_, cells) = column(&mut other, 8, 10);
+        let error = lift_column(&parties.session, CellArray::Binary(&cells), 0, 8).await.unwrap_err();
+        assert!(error.to_string().starts_with("row 0: wrong key"), "{error}");
+    }
+}

@@ -194,3 +194,46 @@ pub async fn lookup(session: &Session, questions: Vec<Question>) -> Result<Vec<V
     }
     Ok(answers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn shared_and_per_slot_tables_are_answered_together() {
+        let mut parties = Parties::new(16);
+        let places = parties.numbers_below(40);
+        let domain: Arc<[u64]> = (0..40).map(|place| plain::from_signed(place * place - 20)).collect();
+        let values: Vec<u64> = places.iter().map(|place| domain[*place as usize]).collect();
+        let reciprocal: Arc<[u64]> = (0..40).map(|place| (1 << 40) / (place + 1)).collect();
+        let own: Arc<[Vec<u64>]> =
+            (0..40).map(|place| (0..DEGREE as u64).map(|slot| slot * 40 + place).collect()).collect();
+        let question = Question {
+            slots: parties.encrypt(&values),
+            domain,
+            tables: vec![Table::Shared(reciprocal.clone()), Table::PerSlot(own)],
+        };
+        let answers = lookup(&parties.session, vec![question.clone(), question]).await.unwrap();
+        let shared: Vec<u64> = places.iter().map(|place| reciprocal[*place as usize]).collect();
+        let per_slot: Vec<u64> = places.iter().enumerate().map(|(slot, place)| slot as u64 * 40 + place).collect();
+        for answer in answers {
+            assert_eq!(parties.open(&answer[0]), shared);
+            assert_eq!(parties.open(&answer[1]), per_slot);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn impossible_questions_are_refused() {
+        let mut parties = Parties::new(17);
+        let slots = parties.encrypt(&[0; DEGREE]);
+        let ask = |domain: Vec<u64>, table: Vec<u64>| {
+            vec![Question { slots: slots.clone(), domain: domain.into(), tables: vec![Table::Shared(table.into())] }]
+        };
+        let session = &parties.session;
+        assert!(lookup(session, ask(vec![], vec![])).await.is_err());
+        assert!(lookup(session, ask(vec![1, 2], vec![1])).await.is_err());
+        assert!(lookup(session, ask(vec![veil_slots::PLAIN_MODULUS], vec![1])).await.is_err());
+        assert!(lookup(session, ask((0..1025).collect(), (0..1025).collect())).await.is_err());
+    }
+}

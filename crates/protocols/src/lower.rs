@@ -160,3 +160,61 @@ pub async fn lower(session: &Session, chunks: Vec<Rows>) -> Result<Vec<BinaryArr
     let weight = chunks.iter().map(|rows| rows.lanes.len()).max().unwrap_or(1);
     session.round::<Lower, _, _, _>(chunks, weight, ask, finish).await
 }
+
+#[cfg(test)]
+mod tests {
+    use veil_cells::{CellArray, CellType, ColumnId, Kind, Width};
+    use veil_keys::decrypt_column;
+
+    use super::*;
+    use crate::lift::lift_column;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn numbers_go_down_and_up_again() {
+        let mut parties = Parties::new(18);
+        let numbers: Vec<i64> = (0..5000).map(|row| (row * 7919) % 65536 - 32768).collect();
+        let rows = Rows {
+            lanes: vec![parties.encrypt_signed(&numbers)],
+            count: numbers.len(),
+            shape: Lanes::NUMBER,
+            width: 16,
+            magnitude: Some(32768),
+            key_id: parties.owner.key_id(),
+        };
+        let cells = lower(&parties.session, vec![rows]).await.unwrap().remove(0);
+        let cell_type = CellType::new(
+            Kind::Integer,
+            Width::of_range(-32768, 32767).unwrap(),
+            1,
+            parties.owner.key_id(),
+            ColumnId([0; 8]),
+        );
+        let array = CellArray::Binary(&cells);
+        let opened = decrypt_column(parties.owner.cell(), parties.owner.key_id(), &cell_type, array).unwrap();
+        assert_eq!(opened.messages, numbers);
+        let lifted = lift_column(&parties.session, array, 0, 16).await.unwrap();
+        let expected: Vec<u64> = numbers.iter().map(|number| plain::from_signed(*number)).collect();
+        assert_eq!(parties.open(&lifted[0])[..5000], expected);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn several_vectors_become_the_lanes_of_one_column() {
+        let mut parties = Parties::new(19);
+        let lanes: Vec<Vec<i64>> = (0..3).map(|lane| (0..3000).map(|row| row * 3 + lane - 1).collect()).collect();
+        let rows = Rows {
+            lanes: lanes.iter().map(|lane| parties.encrypt_signed(lane)).collect(),
+            count: 3000,
+            shape: Lanes { value: 3, nulls: false, tag: false },
+            width: 16,
+            magnitude: None,
+            key_id: parties.owner.key_id(),
+        };
+        let cells = lower(&parties.session, vec![rows]).await.unwrap().remove(0);
+        for (lane, expected) in lanes.iter().enumerate() {
+            let lifted = lift_column(&parties.session, CellArray::Binary(&cells), lane, 16).await.unwrap();
+            let expected: Vec<u64> = expected.iter().map(|number| plain::from_signed(*number)).collect();
+            assert_eq!(parties.open(&lifted[0])[..3000], expected, "lane {lane}");
+        }
+    }
+}

@@ -92,3 +92,25 @@ pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L1>, ProtocolError> 
 pub async fn multiply(session: &Session, pairs: Vec<(Slots<L1>, Slots<L1>)>) -> Result<Vec<Slots<L1>>, ProtocolError> {
     session.round::<Multiply, _, _, _>(pairs, 3, ask, finish).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn products_are_exact_and_can_be_multiplied_again() {
+        let mut parties = Parties::new(1);
+        let (x, y) = (parties.numbers(), parties.numbers());
+        let pairs = vec![(parties.encrypt(&x), parties.encrypt(&y)); 7];
+        let products = multiply(&parties.session, pairs).await.unwrap();
+        assert_eq!(products.len(), 7);
+        let squares = multiply(&parties.session, vec![(products[6].clone(), products[0].clone())]).await.unwrap();
+        let expected: Vec<u64> = x.iter().zip(&y).map(|(x, y)| plain::mul(*x, *y)).collect();
+        assert_eq!(parties.open(&products[3]), expected);
+        let expected: Vec<u64> = expected.iter().map(|product| plain::mul(*product, *product)).collect();
+        assert_eq!(parties.open(&squares[0]), expected);
+        assert_eq!(parties.session.traffic().rounds(), 2);
+        assert!(multiply(&parties.session, Vec::new()).await.unwrap().is_empty());
+    }
+}

@@ -135,3 +135,30 @@ pub fn finish(asked: Asked, answer: Answer) -> Result<Vec<i64>, ProtocolError> {
 pub async fn open(session: &Session, aggregates: Vec<Aggregate>) -> Result<Vec<Vec<i64>>, ProtocolError> {
     session.round::<Open, _, _, _>(aggregates, 1, ask, finish).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_first_slots_open_with_their_signs() {
+        let mut parties = Parties::new(9);
+        let slots = parties.encrypt_signed(&[7, -3, 0, 1 << 46, 99]);
+        let aggregate = Aggregate { slots, count: 4, purpose: Purpose::Metric };
+        assert_eq!(open(&parties.session, vec![aggregate]).await.unwrap(), [[7, -3, 0, 1 << 46]]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn p2_opens_few_slots_and_only_for_a_known_purpose() {
+        let mut parties = Parties::new(10);
+        let slots = parties.encrypt(&[7]);
+        let aggregate = Aggregate { slots, count: MAX_OPENED + 1, purpose: Purpose::StopBit };
+        let error = open(&parties.session, vec![aggregate]).await.unwrap_err();
+        assert!(matches!(error, ProtocolError::TooLarge { found: 4097, limit: 4096, .. }), "{error}");
+        for (number, purpose) in Purpose::ALL.into_iter().enumerate() {
+            assert_eq!(Purpose::from_wire(number as u32), Some(purpose));
+        }
+        assert_eq!(Purpose::from_wire(4), None);
+    }
+}

@@ -76,3 +76,22 @@ pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L0>, ProtocolError> 
 pub async fn slot_sum(session: &Session, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L0>>, ProtocolError> {
     session.round::<SlotSum, _, _, _>(vectors, 1, ask, finish).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_slot_holds_the_sum() {
+        let mut parties = Parties::new(8);
+        let values = parties.numbers();
+        let sealed = parties.encrypt(&values);
+        let sums = slot_sum(&parties.session, vec![sealed]).await.unwrap();
+        let expected = values.iter().fold(0, |sum, value| plain::add(sum, *value));
+        assert_eq!(parties.open(&sums[0].raised()), vec![expected; DEGREE]);
+        // The sum is also the degree times coefficient 0.
+        let coefficients = veil_slots::coefficients_of_slots(&values);
+        assert_eq!(plain::mul(coefficients[0], DEGREE as u64), expected);
+    }
+}

@@ -199,3 +199,38 @@ pub async fn truncate(session: &Session, dividends: Vec<Dividend>) -> Result<Vec
     });
     Ok(quotients.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn quotients_are_exact_for_every_shift() {
+        let mut parties = Parties::new(13);
+        for (shift, rounding) in
+            [(1, Rounding::Floor), (16, Rounding::Nearest), (31, Rounding::Floor), (47, Rounding::Floor)]
+        {
+            let half = if rounding == Rounding::Nearest { 1 << (shift - 1) } else { 0 };
+            let mut values = parties.numbers_below(PLAIN_MODULUS - half);
+            values[2..6].copy_from_slice(&[1 << shift, (1 << shift) - 1, 1 << (shift - 1), (1 << (shift - 1)) - 1]);
+            let dividend = Dividend { slots: parties.encrypt(&values), shift, rounding };
+            let quotients = truncate(&parties.session, vec![dividend]).await.unwrap();
+            let expected: Vec<u64> = values.iter().map(|value| (value + half) >> shift).collect();
+            assert_eq!(parties.open(&quotients[0]), expected, "shift {shift}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn quotients_can_be_divided_again_and_shifts_may_differ() {
+        let mut parties = Parties::new(14);
+        let values = parties.numbers();
+        let slots = parties.encrypt(&values);
+        let dividend = |slots: &Slots<L1>, shift| Dividend { slots: slots.clone(), shift, rounding: Rounding::Floor };
+        let once = truncate(&parties.session, vec![dividend(&slots, 5), dividend(&slots, 20)]).await.unwrap();
+        let twice = truncate(&parties.session, vec![dividend(&once[0], 15)]).await.unwrap();
+        assert_eq!(parties.open(&twice[0]), parties.open(&once[1]));
+        assert!(truncate(&parties.session, vec![dividend(&slots, 48)]).await.is_err());
+        assert!(truncate(&parties.session, vec![dividend(&slots, 0)]).await.is_err());
+    }
+}

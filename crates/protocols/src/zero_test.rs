@@ -100,3 +100,20 @@ pub async fn zero_test(session: &Session, vectors: Vec<Slots<L1>>) -> Result<Vec
     }
     equal.into_iter().map(|mut digits| digits.pop().ok_or(ProtocolError::Cancelled)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Parties;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn zeros_are_found_and_nothing_else() {
+        let mut parties = Parties::new(12);
+        let mut values = parties.numbers();
+        values.iter_mut().step_by(3).for_each(|value| *value = 0);
+        let sealed = parties.encrypt(&values);
+        let zeros = zero_test(&parties.session, vec![sealed]).await.unwrap();
+        let expected: Vec<u64> = values.iter().map(|value| u64::from(*value == 0)).collect();
+        assert_eq!(parties.open(&zeros[0]), expected);
+    }
+}
