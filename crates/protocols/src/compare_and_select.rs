@@ -8,8 +8,8 @@
 //!  P1: odd = sigma (y - r') / r,  s odd = sigma (s y - r' s) / r,  delta = (odd + 1) / 2,  s delta = (s odd + s) / 2
 //!      min = B + s delta  where sigma = +1,  B + delta - s delta  where sigma = -1
 //! ```
-//! `|r'| < r <= |r odd|` keeps the sign; without `r'` the divisors of `y` would give `odd` away. `r` takes each octave up to the free bits
-//! of `t` with the same probability, so `|y|` tells the magnitude of `odd` only as well as a fresh random shift by up to so many
+//! `|r'| < r <= |r odd|` keeps the sign; without `r'` the divisors of `y` would give `odd` away. `r` takes each octave from 3 up to the free
+//! bits of `t` with the same probability, so `|y|` tells the magnitude of `odd` only as well as a fresh random shift by up to so many
 //! octaves lets it. One multiplier for many values would give ratios away: each slot has its own.
 
 use rand::{CryptoRng, RngCore};
@@ -22,8 +22,11 @@ use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
 #[derive(Debug)]
 pub struct CompareAndSelect;
 
-/// The widest difference that leaves room for eight octaves of blur.
+/// The widest difference: it leaves five octaves of blur.
 pub const MAX_BITS: u32 = 37;
+
+/// Multipliers begin at `2^3`: with `r = 1`, `y` would be the difference itself as often as any octave comes up.
+const LOWEST_OCTAVE: u64 = 3;
 
 message! {
     /// The blinded differences.
@@ -112,13 +115,13 @@ pub fn ask(pair: Pair, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>)
         )));
     }
     // |y| < r (2^(bits + 1) + 2) must stay below t / 2.
-    let octaves = (PLAIN_MODULUS / 2 / ((2 << pair.bits) + 2)).ilog2();
+    let octaves = u64::from((PLAIN_MODULUS / 2 / ((2 << pair.bits) + 2)).ilog2()) - LOWEST_OCTAVE;
     let mut multiplier = Vec::with_capacity(DEGREE);
     let mut addend = Vec::with_capacity(DEGREE);
     let mut flipped = Vec::with_capacity(DEGREE);
     for _ in 0..DEGREE {
         let random = asker.rng.next_u64();
-        let octave = plain::uniform_below(octaves.into(), &mut asker.rng);
+        let octave = LOWEST_OCTAVE + plain::uniform_below(octaves, &mut asker.rng);
         let r = 1 << octave | random & ((1 << octave) - 1);
         let flip = random >> 63 == 1;
         // Uniform in -(r - 1) ..= r - 1.

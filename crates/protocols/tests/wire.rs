@@ -1,0 +1,309 @@
+//! The wire: pinned messages of every protocol in the catalog, and a hundred thousand damaged ones.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, UInt32Array};
+use arrow::datatypes::{DataType, UInt32Type};
+use futures::StreamExt;
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
+use sha2::{Digest, Sha256};
+use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, Width, scale_cells};
+use veil_keys::{OwnerKeys, encrypt_column};
+use veil_protocols::compare_and_select::{Pair, compare_and_select};
+use veil_protocols::less_than::{Masked, less_than};
+use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::truncate::{Dividend, Rounding, truncate};
+use veil_protocols::{
+    Channel, Frame, Frames, Header, InProcess, Limits, ProtocolError, Randomness, Responder, Session, and, catalog,
+    lift, lower, multiply, slot_sum, zero_test,
+};
+use veil_slots::{DEGREE, L1, Sanitizer, Slots};
+
+/// The first request and answer of every protocol.
+type Recorded = Arc<Mutex<BTreeMap<String, (Frame, Option<Frame>)>>>;
+
+/// A channel that writes down what passes.
+#[derive(Debug)]
+struct Tap {
+    channel: InProcess,
+    recorded: Recorded,
+}
+
+impl Channel for Tap {
+    fn exchange(&self, requests: Frames) -> Frames {
+        let (up, down) = (self.recorded.clone(), self.recorded.clone());
+        let requests = requests.inspect(move |request| {
+            let request = request.as_ref().unwrap();
+            let (header, _) = request.clone().open().unwrap();
+            up.lock().unwrap().entry(header.protocol).or_insert_with(|| (request.clone(), None));
+        });
+        let answers = self.channel.exchange(requests.boxed()).inspect(move |answer| {
+            let answer = answer.as_ref().unwrap();
+            let (header, _) = answer.clone().open().unwrap();
+            if let Some((_, recorded)) = down.lock().unwrap().get_mut(&header.protocol) {
+                recorded.get_or_insert_with(|| answer.clone());
+            }
+        });
+        answers.boxed()
+    }
+
+    fn limits(&self) -> Limits {
+        self.channel.limits()
+    }
+}
+
+struct Run {
+    responder: Arc<Responder>,
+    recorded: BTreeMap<String, (Frame, Option<Frame>)>,
+}
+
+/// Runs every protocol once, with all randomness fixed, one row each.
+fn run() -> Run {
+    let mut rng = StdRng::seed_from_u64(2024);
+    let owner = OwnerKeys::generate(&mut rng);
+    let keys = owner.p2();
+    let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::fixed(1)));
+    let recorded = Recorded::default();
+    let tap = Tap { channel: InProcess::new(responder.clone()), recorded: recorded.clone() };
+    let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
+    let session = Session::with(Arc::new(tap), owner.key_id(), sanitizer, Randomness::fixed(2));
+    let mut seal =
+        |value: u64| -> Slots<L1> { keys.slot().seal(&[value; DEGREE], &mut rng).expand().unwrap().raised() };
+    let (x, y, bit) = (seal(1234), seal(77), seal(1));
+    let cell_type = CellType::new(Kind::Integer, Width::of_range(0, 100).unwrap(), 1, owner.key_id(), ColumnId([3; 8]));
+    let cells = encrypt_column(&owner, &cell_type, &[1, 2, 3], None, &mut rng).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        lift::lift_column(&session, CellArray::Binary(&cells), 0, 8).await.unwrap();
+        let scaled = scale_cells(CellArray::Binary(&cells), 5).unwrap();
+        lift::lift_column(&session, CellArray::Binary(&scaled), 0, 16).await.unwrap();
+        let rows = lower::Rows {
+            lanes: vec![x.clone()],
+            count: 3,
+            shape: Lanes::NUMBER,
+            width: 16,
+            magnitude: Some(2000),
+            key_id: owner.key_id(),
+        };
+        lower::lower(&session, vec![rows]).await.unwrap();
+        multiply::multiply(&session, vec![(x.clone(), y.clone())]).await.unwrap();
+        and::and(&session, vec![vec![bit.clone(), bit.clone()]]).await.unwrap();
+        less_than(&session, vec![Masked { slots: x.clone(), mask: vec![5; DEGREE] }]).await.unwrap();
+        truncate(&session, vec![Dividend { slots: x.clone(), shift: 4, rounding: Rounding::Floor }]).await.unwrap();
+        compare_and_select(&session, vec![Pair { a: x.clone(), b: y.clone(), bits: 20 }]).await.unwrap();
+        let domain: Arc<[u64]> = Arc::new([77, 78]);
+        let question = Question { slots: y.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain)] };
+        lookup(&session, vec![question]).await.unwrap();
+        zero_test::zero_test(&session, vec![x.clone()]).await.unwrap();
+        slot_sum::slot_sum(&session, vec![x.clone()]).await.unwrap();
+        open(&session, vec![Aggregate { slots: x, count: 2, purpose: Purpose::Metric }]).await.unwrap();
+    });
+    let recorded = std::mem::take(&mut *recorded.lock().unwrap());
+    Run { responder, recorded }
+}
+
+fn digest(frame: &Frame) -> String {
+    let mut hash = Sha256::new();
+    hash.update(&frame.header);
+    for column in frame.batch.columns() {
+        for row in 0..column.len() {
+            match column.data_type() {
+                DataType::LargeBinary => hash.update(column.as_binary::<i64>().value(row)),
+                _ => hash.update(column.as_primitive::<UInt32Type>().value(row).to_le_bytes()),
+            }
+        }
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn columns(schema: &arrow::datatypes::Schema) -> String {
+    let field = |field: &arrow::datatypes::FieldRef| format!("{} {}", field.name(), field.data_type());
+    schema.fields().iter().map(field).collect::<Vec<_>>().join(", ")
+}
+
+/// Every protocol has a pinned schema, request and answer. A change of any is a new version of that protocol.
+/// `VEIL_BLESS=1` writes the file anew.
+#[test]
+fn messages_are_those_of_the_vectors() {
+    let run = run();
+    let mut vectors = serde_json::Map::new();
+    for entry in catalog::CATALOG {
+        let (request, answer) = run.recorded.get(entry.name).unwrap_or_else(|| panic!("no run of {}", entry.name));
+        let vector = serde_json::json!({
+            "version": entry.version,
+            "query": columns(&(entry.query)()),
+            "answer": columns(&(entry.answer)()),
+            "request_header": request.header.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "request_digest": digest(request),
+            "answer_digest": digest(answer.as_ref().unwrap()),
+        });
+        assert_eq!(columns(request.batch.schema_ref()), columns(&(entry.query)()));
+        vectors.insert(entry.name.to_owned(), vector);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/protocols-v1.json");
+    let found = serde_json::to_string_pretty(&vectors).unwrap() + "\n";
+    if std::env::var_os("VEIL_BLESS").is_some() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(&path).unwrap());
+}
+
+/// Rows with one value changed, lengthened, shortened, emptied; or columns dropped, swapped, renamed, retyped.
+fn damaged(batch: &RecordBatch, rng: &mut StdRng) -> RecordBatch {
+    let mut columns = batch.columns().to_vec();
+    let mut fields: Vec<_> = batch.schema_ref().fields().iter().map(|field| field.as_ref().clone()).collect();
+    let at = rng.random_range(0..columns.len());
+    match rng.random_range(0..10) {
+        0 => {
+            columns.remove(at);
+            fields.remove(at);
+        }
+        1 => fields[at] = fields[at].clone().with_name("other"),
+        2 => {
+            columns.push(columns[at].clone());
+            fields.push(fields[at].clone());
+        }
+        3 => {
+            let column: ArrayRef = Arc::new(UInt32Array::from(vec![rng.next_u32(); batch.num_rows()]));
+            fields[at] = fields[at].clone().with_data_type(column.data_type().clone());
+            columns[at] = column;
+        }
+        4 => {
+            fields[at] = fields[at].clone().with_nullable(true);
+            columns[at] = arrow::array::new_null_array(fields[at].data_type(), batch.num_rows());
+        }
+        _ if *columns[at].data_type() == DataType::UInt32 => {
+            columns[at] =
+                Arc::new(UInt32Array::from(vec![rng.next_u32() >> rng.random_range(0..32); batch.num_rows()]));
+        }
+        kind => {
+            let values = columns[at].as_binary::<i64>().iter().map(|value| {
+                let mut value = value.unwrap_or_default().to_vec();
+                match kind {
+                    5 => value.truncate(rng.random_range(0..=value.len())),
+                    6 => value.extend_from_slice(&[0xff; 7][..rng.random_range(0..7)]),
+                    7 => value.clear(),
+                    8 => value.truncate(value.len() / 8 * 4),
+                    _ => {
+                        let length = value.len();
+                        if let Some(byte) = value.get_mut(rng.random_range(0..length.max(1))) {
+                            *byte = rng.random();
+                        }
+                    }
+                }
+                value
+            });
+            columns[at] = Arc::new(LargeBinaryArray::from_iter_values(values.collect::<Vec<_>>()));
+        }
+    }
+    let schema = Arc::new(arrow::datatypes::Schema::new(fields));
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema, columns, &options).unwrap()
+}
+
+/// Damaged on the way (the checksum is not made anew): refused before any key is touched, always.
+#[test]
+fn damaged_messages_never_get_an_answer() {
+    let run = run();
+    let frames: Vec<&Frame> = run.recorded.values().map(|(request, _)| request).collect();
+    let mut rng = StdRng::seed_from_u64(7);
+    for round in 0..90_000 {
+        let mut frame = frames[round % frames.len()].clone();
+        let original = frame.clone();
+        match rng.random_range(0..20) {
+            0 => frame.batch = damaged(&frame.batch, &mut rng),
+            1 => frame.batch = frames[rng.random_range(0..frames.len())].batch.clone(),
+            2 => frame.header = frames[rng.random_range(0..frames.len())].header.clone(),
+            3 => frame.header.truncate(rng.random_range(0..frame.header.len())),
+            4 => frame.header.extend_from_slice(&[0; 3]),
+            _ => {
+                let at = rng.random_range(0..frame.header.len());
+                frame.header[at] ^= 1 << rng.random_range(0..8);
+            }
+        }
+        if frame.header == original.header
+            && digest(&frame) == digest(&original)
+            && frame.batch.schema() == original.batch.schema()
+        {
+            continue;
+        }
+        let answer = catch_unwind(AssertUnwindSafe(|| run.responder.answer(frame)));
+        let error = answer.expect("P2 panicked").expect_err("P2 answered a damaged message");
+        assert!(
+            matches!(error, ProtocolError::Malformed(_) | ProtocolError::Mismatch { .. }),
+            "round {round}: {error:?}"
+        );
+    }
+}
+
+/// Damaged by someone who makes the checksum anew: no panic, and no answer to what is not well-formed, not for this key, or not of
+/// this version.
+#[test]
+fn forged_messages_never_panic_p2() {
+    let run = run();
+    // Those with small answers, and for the others a share.
+    let frames: Vec<&Frame> = run.recorded.values().map(|(request, _)| request).collect();
+    let mut rng = StdRng::seed_from_u64(8);
+    let (mut answered, mut refused) = (0, 0);
+    for round in 0..10_000 {
+        let frame = frames[round % frames.len()];
+        let (mut header, _) = frame.clone().open().unwrap();
+        let mut batch = frame.batch.clone();
+        let mut must_refuse = true;
+        match rng.random_range(0..8) {
+            0 => header.key_id = KeyId(rng.random()),
+            1 => header.version = header.version.wrapping_add(rng.random_range(1..u16::MAX)),
+            2 => header.protocol = ["", "multiplyx", "\u{7}", "LIFT"][rng.random_range(0..4)].to_owned(),
+            3 => header.protocol = catalog::CATALOG[rng.random_range(0..catalog::CATALOG.len())].name.to_owned(),
+            _ => batch = damaged(&batch, &mut rng),
+        }
+        let entry = catalog::find(&header.protocol);
+        let well_formed = entry.is_some_and(|entry| columns(&(entry.query)()) == columns(batch.schema_ref()));
+        if header.key_id == run.responder.key_id() && entry.is_some_and(|entry| entry.version == header.version) {
+            must_refuse = !well_formed;
+        }
+        let heavy = matches!(header.protocol.as_str(), "less_than" | "zero_test" | "truncate");
+        if !must_refuse && heavy && round % 50 != 0 {
+            continue;
+        }
+        let forged = Frame::new(&header, batch);
+        match catch_unwind(AssertUnwindSafe(|| run.responder.answer(forged))).expect("P2 panicked") {
+            Ok(_) if must_refuse => panic!("round {round}: P2 answered {header:?}"),
+            Ok(_) => answered += 1,
+            Err(ProtocolError::Internal(why)) => panic!("round {round}: {why}"),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(answered > 100 && refused > 3000, "{answered} answered, {refused} refused");
+}
+
+#[test]
+fn too_much_at_once_is_refused() {
+    let run = run();
+    let (request, _) = &run.recorded["less_than"];
+    let (header, batch) = request.clone().open().unwrap();
+    let many = arrow::compute::concat_batches(&batch.schema(), std::iter::repeat_n(&batch, 4)).unwrap();
+    let error = run.responder.answer(Frame::new(&header, many)).unwrap_err();
+    assert!(matches!(error, ProtocolError::TooLarge { what: "an answer", .. }), "{error}");
+    let many = arrow::compute::concat_batches(&batch.schema(), std::iter::repeat_n(&batch, 400)).unwrap();
+    let error = run.responder.answer(Frame::new(&header, many)).unwrap_err();
+    assert!(matches!(error, ProtocolError::TooLarge { what: "a batch", .. }), "{error}");
+}
+
+/// The same request twice: both answers finish to the same result, whichever P1 gets.
+#[test]
+fn a_repeated_request_gets_an_equivalent_answer() {
+    let run = run();
+    let (request, first) = &run.recorded["open"];
+    let again = run.responder.answer(request.clone()).unwrap();
+    assert_eq!(digest(&again), digest(first.as_ref().unwrap()), "what is opened is the same");
+    let header = Header::open(&again.header, &again.batch).unwrap();
+    assert_eq!(header, request.clone().open().unwrap().0);
+}

@@ -1,0 +1,358 @@
+//! What P2 sees, statistically: for chosen inputs that should be indistinguishable, everything that P2 decrypts follows the
+//! same known distribution. Every test has a false-alarm rate of 10^-6 and a fixed seed, so it does not flicker.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+
+use rand::rngs::StdRng;
+use rand::{CryptoRng, SeedableRng};
+use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, NOISE_BITS, Seed, Width, scale_cells};
+use veil_keys::{OwnerKeys, P2Keys, encrypt_column};
+use veil_protocols::compare_and_select::{Pair, compare_and_select};
+use veil_protocols::less_than::{Masked, less_than};
+use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::truncate::{Dividend, Rounding, truncate};
+use veil_protocols::{InProcess, Limits, Randomness, Responder, Session};
+use veil_protocols::{and, catalog, compare_exact, lift, lower, multiply, slot_sum, zero_test};
+use veil_slots::{DEGREE, Inbound, KeyHolder, L1, PLAIN_MODULUS, Sample, Sanitizer, SeededSlots, Slots, plain};
+use zeroize::Zeroizing;
+
+/// Keys that remember what they opened.
+struct Recorder {
+    keys: P2Keys,
+    opened: Arc<Mutex<Vec<Vec<u64>>>>,
+}
+
+impl KeyHolder for Recorder {
+    fn key_id(&self) -> KeyId {
+        self.keys.key_id()
+    }
+
+    fn open(&self, ciphertext: Inbound) -> Zeroizing<Vec<u64>> {
+        let values = self.keys.open(ciphertext);
+        self.opened.lock().unwrap().push(values.to_vec());
+        values
+    }
+
+    fn seal(&self, values: &[u64], rng: &mut dyn CryptoRng) -> SeededSlots {
+        KeyHolder::seal(&self.keys, values, rng)
+    }
+
+    fn open_samples(&self, samples: &[Sample]) -> Zeroizing<Vec<u64>> {
+        let phases = self.keys.open_samples(samples);
+        self.opened.lock().unwrap().push(phases.to_vec());
+        phases
+    }
+
+    fn seal_samples(&self, messages: &[u64], rng: &mut dyn CryptoRng) -> (Seed, Vec<u64>) {
+        self.keys.seal_samples(messages, rng)
+    }
+}
+
+/// Both parties, with everything that P2 opens on record.
+struct Parties {
+    owner: OwnerKeys,
+    session: Session,
+    opened: Arc<Mutex<Vec<Vec<u64>>>>,
+    rng: StdRng,
+}
+
+impl Parties {
+    fn new(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let owner = OwnerKeys::generate(&mut rng);
+        let opened = Arc::new(Mutex::new(Vec::new()));
+        let recorder = Recorder { keys: owner.p2(), opened: opened.clone() };
+        let responder = Responder::new(Arc::new(recorder), Limits::default(), Randomness::fixed(seed + 1));
+        let channel = Arc::new(InProcess::new(Arc::new(responder)));
+        let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
+        let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::fixed(seed + 2));
+        Self { owner, session, opened, rng }
+    }
+
+    /// The same number in every slot of so many vectors.
+    fn constant(&mut self, value: u64, vectors: usize) -> Vec<Slots<L1>> {
+        let keys = self.owner.p2();
+        let seal = |_| keys.slot().seal(&[value; DEGREE], &mut self.rng).expand().unwrap().raised();
+        (0..vectors).map(seal).collect()
+    }
+
+    /// What P2 has opened since the last call.
+    fn transcript(&self) -> Vec<Vec<u64>> {
+        std::mem::take(&mut self.opened.lock().unwrap())
+    }
+}
+
+/// Refuses samples that are not uniform in `0..bound`: the Kolmogorov-Smirnov distance exceeds `2.69 / sqrt(n)` with probability
+/// 10^-6 (Kolmogorov 1933; 2 exp(-2 x^2) = 10^-6 at x = 2.69).
+fn assert_uniform(what: &str, samples: impl IntoIterator<Item = u64>, bound: u64) {
+    let mut samples: Vec<u64> = samples.into_iter().collect();
+    samples.sort_unstable();
+    let n = samples.len() as f64;
+    assert!(n > 10_000.0, "{what}: {n} samples prove nothing");
+    let distance = samples.iter().enumerate().fold(0f64, |distance, (rank, sample)| {
+        let expected = *sample as f64 / bound as f64;
+        distance.max((rank as f64 / n - expected).abs()).max(((rank + 1) as f64 / n - expected).abs())
+    });
+    assert!(distance * n.sqrt() < 2.69, "{what}: distance {distance} over {n} samples");
+}
+
+/// Refuses counts that do not fit equal probabilities: chi-square with `k - 1` degrees of freedom, in the normal approximation of
+/// Wilson and Hilferty (1931), at 10^-6.
+fn assert_equally_likely(what: &str, counts: &[usize]) {
+    let (total, cells) = (counts.iter().sum::<usize>() as f64, counts.len() as f64);
+    let expected = total / cells;
+    assert!(expected > 100.0, "{what}: {total} samples prove nothing");
+    let chi_square: f64 = counts.iter().map(|count| (*count as f64 - expected).powi(2) / expected).sum();
+    let freedom = cells - 1.0;
+    let z = ((chi_square / freedom).cbrt() - (1.0 - 2.0 / (9.0 * freedom))) / (2.0 / (9.0 * freedom)).sqrt();
+    assert!(z < 4.75, "{what}: chi-square {chi_square:.1} at {freedom} degrees of freedom, {counts:?}");
+}
+
+/// The inputs that P2 must not tell apart: zero, one, and the largest.
+const CHOSEN: [u64; 3] = [0, 1, PLAIN_MODULUS - 1];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn masked_vectors_are_uniform_whatever_they_hold() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(100 + seed as u64);
+        let vectors = parties.constant(value, 4);
+        let pairs = vectors.iter().map(|x| (x.clone(), x.clone())).collect();
+        multiply::multiply(&parties.session, pairs).await.unwrap();
+        // Both factors are the same vector: masked independently, their difference is uniform too.
+        let transcript = parties.transcript();
+        assert_eq!(transcript.len(), 8);
+        assert_uniform("multiply", transcript.iter().flatten().copied(), PLAIN_MODULUS);
+
+        slot_sum::slot_sum(&parties.session, vectors.clone()).await.unwrap();
+        assert_uniform("slot_sum", parties.transcript().concat(), PLAIN_MODULUS);
+
+        let aggregates = |slots: &Slots<L1>| Aggregate { slots: slots.clone(), count: 1, purpose: Purpose::Metric };
+        open(&parties.session, vectors.iter().map(aggregates).collect()).await.unwrap();
+        assert_uniform("open", parties.transcript().concat(), PLAIN_MODULUS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exact_protocols_show_uniform_numbers_and_uniform_bits() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(110 + seed as u64);
+        let vectors = parties.constant(value, 2);
+        // The first message of each is a masked vector, the rest are masked bits (and a product in `truncate`).
+        let check = |what: &str, transcript: Vec<Vec<u64>>, masked: usize| {
+            assert_uniform(what, transcript[..masked].concat(), PLAIN_MODULUS);
+            let mut places = [[0usize; 8]; 2];
+            for bits in &transcript[masked..] {
+                let largest = bits.iter().max().copied().unwrap();
+                if largest < 8 {
+                    let group = usize::from(largest > 3);
+                    bits.iter().for_each(|bits| places[group][*bits as usize] += 1);
+                } else {
+                    assert_uniform(what, bits.iter().copied().chain(transcript[0].iter().copied()), PLAIN_MODULUS);
+                }
+            }
+            assert_equally_likely(what, &places[1]);
+            if places[0].iter().any(|count| *count > 0) {
+                assert_equally_likely(what, &places[0][..4]);
+            }
+        };
+        zero_test::zero_test(&parties.session, vectors.clone()).await.unwrap();
+        check("zero_test", parties.transcript(), 2);
+
+        let masks: Vec<Vec<u64>> = (0..2).map(|_| plain::uniform_vec(DEGREE, &mut parties.rng)).collect();
+        let masked = vectors.iter().zip(masks).map(|(slots, mask)| Masked { slots: slots.clone(), mask }).collect();
+        less_than(&parties.session, masked).await.unwrap();
+        check("less_than", parties.transcript(), 2);
+
+        let dividend = |slots: &Slots<L1>| Dividend { slots: slots.clone(), shift: 20, rounding: Rounding::Floor };
+        truncate(&parties.session, vectors.iter().map(dividend).collect()).await.unwrap();
+        check("truncate", parties.transcript(), 2);
+
+        let other = parties.constant(plain::sub(value, 5), 2);
+        let pair = |(a, b): (&Slots<L1>, &Slots<L1>)| compare_exact::Pair { a: a.clone(), b: b.clone(), bits: 20 };
+        compare_exact::compare_exact(&parties.session, vectors.iter().zip(&other).map(pair).collect()).await.unwrap();
+        check("compare_exact", parties.transcript(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bits_are_uniform_whatever_they_are() {
+    for (seed, pattern) in [[0, 0, 0], [1, 1, 1], [1, 0, 1]].into_iter().enumerate() {
+        let mut parties = Parties::new(120 + seed as u64);
+        let bits: Vec<Slots<L1>> = pattern.iter().map(|bit| parties.constant(*bit, 1).remove(0)).collect();
+        and::and(&parties.session, vec![bits; 2]).await.unwrap();
+        let mut counts = [0; 8];
+        parties.transcript().concat().iter().for_each(|bits| counts[*bits as usize] += 1);
+        assert_equally_likely("and", &counts);
+    }
+}
+
+/// One zero in every slot, at a uniform place; all else uniform.
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_show_one_zero_at_a_uniform_place() {
+    for (seed, value) in [0, 7, 15].into_iter().enumerate() {
+        let mut parties = Parties::new(130 + seed as u64);
+        let domain: Arc<[u64]> = (0..16).collect();
+        let question = |slots| Question { slots, domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] };
+        // One at a time, so that the candidates of a question lie together.
+        for slots in parties.constant(value, 2) {
+            lookup(&parties.session, vec![question(slots)]).await.unwrap();
+        }
+        let transcript = parties.transcript();
+        let mut places = [0; 16];
+        for candidates in transcript.as_chunks::<16>().0 {
+            for slot in 0..DEGREE {
+                let zeros: Vec<usize> = (0..16).filter(|p| candidates[*p][slot] == 0).collect();
+                assert_eq!(zeros.len(), 1);
+                places[zeros[0]] += 1;
+            }
+        }
+        assert_equally_likely("place of the zero", &places);
+        let others = transcript.concat().into_iter().filter(|value| *value != 0);
+        assert_uniform("lookup", others, PLAIN_MODULUS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conversions_show_masked_numbers() {
+    for (seed, value) in [-128, 0, 127].into_iter().enumerate() {
+        let mut parties = Parties::new(140 + seed as u64);
+        let cell_type = CellType::new(
+            Kind::Integer,
+            Width::of_range(-128, 127).unwrap(),
+            1,
+            parties.owner.key_id(),
+            ColumnId([1; 8]),
+        );
+        let cells =
+            encrypt_column(&parties.owner, &cell_type, &vec![value; 3 * DEGREE], None, &mut parties.rng).unwrap();
+        lift::lift_column(&parties.session, CellArray::Binary(&cells), 0, 8).await.unwrap();
+        let messages = parties.transcript().concat().into_iter().map(|phase| phase >> NOISE_BITS);
+        assert_uniform("lift", messages, 1 << 48);
+
+        // A secret factor: P2 sees uniform phases, all 64 bits of them.
+        let scaled = scale_cells(CellArray::Binary(&cells), 121).unwrap();
+        lift::lift_column(&parties.session, CellArray::Binary(&scaled), 0, 16).await.unwrap();
+        let phases = parties.transcript().into_iter().take(3).flatten().collect::<Vec<_>>();
+        assert_uniform("lift_affine", phases.iter().map(|phase| phase >> 16), 1 << 48);
+        assert_uniform("lift_affine, low bits", phases.iter().map(|phase| phase & 0xffff), 1 << 16);
+
+        let lanes = parties.constant(plain::from_signed(value), 2);
+        let rows = |lane: Slots<L1>| lower::Rows {
+            lanes: vec![lane],
+            count: DEGREE,
+            shape: Lanes::NUMBER,
+            width: 8,
+            magnitude: Some(128),
+            key_id: parties.owner.key_id(),
+        };
+        lower::lower(&parties.session, lanes.into_iter().map(rows).collect()).await.unwrap();
+        assert_uniform("lower", parties.transcript().concat(), PLAIN_MODULUS);
+    }
+}
+
+/// The factor of a scaled cell cannot be tested for: with the right one as with a wrong one, `c p` has uniform low bits.
+#[tokio::test(flavor = "multi_thread")]
+async fn factors_cannot_be_guessed_from_what_p2_opens() {
+    let mut parties = Parties::new(150);
+    let cell_type =
+        CellType::new(Kind::Integer, Width::of_range(-128, 127).unwrap(), 1, parties.owner.key_id(), ColumnId([1; 8]));
+    let cells = encrypt_column(&parties.owner, &cell_type, &vec![3; 2 * DEGREE], None, &mut parties.rng).unwrap();
+    let scaled = scale_cells(CellArray::Binary(&cells), 121).unwrap();
+    lift::lift_column(&parties.session, CellArray::Binary(&scaled), 0, 16).await.unwrap();
+    let phases: Vec<u64> = parties.transcript().into_iter().take(2).flatten().collect();
+    for guess in [121u64, 122] {
+        let low = phases.iter().map(|phase| phase.wrapping_mul(guess) & 0xffff);
+        if guess % 2 == 1 {
+            assert_uniform("the right factor", low, 1 << 16);
+        } else {
+            assert_uniform("a wrong factor", low.map(|low| low >> 1), 1 << 15);
+        }
+    }
+}
+
+/// Signs are uniform; of a magnitude, only what the blur leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn blinded_comparisons_show_uniform_signs_and_blurred_magnitudes() {
+    let mut measured = Vec::new();
+    for bits in [20, 34] {
+        let mut parties = Parties::new(160 + u64::from(bits));
+        let keys = parties.owner.p2();
+        let zero = parties.constant(0, 1).remove(0);
+        // Differences of every magnitude, equally often: what tells P2 most.
+        let vectors = 16;
+        let mut octaves = Vec::new();
+        let mut pairs = Vec::new();
+        for _ in 0..vectors {
+            let octave: Vec<u32> =
+                (0..DEGREE).map(|_| plain::uniform_below(bits.into(), &mut parties.rng) as u32).collect();
+            let values: Vec<u64> = octave
+                .iter()
+                .map(|octave| (1u64 << octave) + plain::uniform_below(1 << octave, &mut parties.rng))
+                .collect();
+            let a = keys.slot().seal(&values, &mut parties.rng).expand().unwrap().raised();
+            pairs.push(Pair { a, b: zero.clone(), bits });
+            octaves.extend(octave);
+        }
+        // One at a time, so that the transcript is in order.
+        let mut seen = Vec::new();
+        for pair in pairs {
+            compare_and_select(&parties.session, vec![pair]).await.unwrap();
+            seen.extend(parties.transcript().concat());
+        }
+        let signs = seen.iter().filter(|y| plain::centred(**y) < 0).count();
+        assert_equally_likely("sign", &[signs, seen.len() - signs]);
+        let mut joint = vec![[0f64; 50]; bits as usize];
+        for (octave, y) in octaves.iter().zip(&seen) {
+            joint[*octave as usize][plain::centred(*y).unsigned_abs().max(1).ilog2() as usize] += 1.0;
+        }
+        measured.push(mutual_information(&joint));
+    }
+    // The figures of docs/protocols: of log2(20) = 4.32 and log2(34) = 5.09 bits.
+    assert!((0.6..1.0).contains(&measured[0]), "20 bits: {measured:?}");
+    assert!((1.8..2.5).contains(&measured[1]), "34 bits: {measured:?}");
+    println!("mutual information of octaves: {measured:.3?} bits");
+}
+
+fn mutual_information(joint: &[[f64; 50]]) -> f64 {
+    let total: f64 = joint.iter().flatten().sum();
+    let columns: Vec<f64> = (0..50).map(|column| joint.iter().map(|row| row[column]).sum()).collect();
+    let terms = joint.iter().flat_map(|row| {
+        let row_sum: f64 = row.iter().sum();
+        let term = move |(count, column): (&f64, &f64)| match *count > 0.0 {
+            true => count / total * (count * total / row_sum / column).log2(),
+            false => 0.0,
+        };
+        row.iter().zip(&columns).map(term).collect::<Vec<_>>()
+    });
+    terms.sum()
+}
+
+/// Without the addend, the difference divides what P2 sees, and factoring finds it; with it, no more often than chance.
+#[tokio::test(flavor = "multi_thread")]
+async fn factoring_what_p2_sees_does_not_find_the_difference() {
+    let mut parties = Parties::new(170);
+    let difference = 1_000_003u64;
+    let (a, b) = (parties.constant(difference, 8), parties.constant(0, 1).remove(0));
+    let pairs = a.into_iter().map(|a| Pair { a, b: b.clone(), bits: 21 }).collect();
+    compare_and_select(&parties.session, pairs).await.unwrap();
+    let odd = 2 * difference - 1;
+    let seen: Vec<u64> = parties.transcript().concat().iter().map(|y| plain::centred(*y).unsigned_abs()).collect();
+    let divided = seen.iter().filter(|y| **y % odd == 0).count();
+    // Only where r' = 0, which has probability 1 / (2r - 1): half a percent over 22 octaves from r = 8.
+    assert!(divided * 100 < seen.len(), "{divided} of {} are multiples", seen.len());
+    assert!(seen.iter().all(|y| *y != odd), "r is never one");
+}
+
+/// The declared leakage is what these tests check: a protocol that declares something new has to be added here.
+#[test]
+fn only_these_protocols_declare_leakage() {
+    let declared: Vec<&str> =
+        catalog::CATALOG.iter().filter(|entry| entry.leakage.p2 != "nothing").map(|entry| entry.name).collect();
+    assert_eq!(declared, ["lift", "lift_affine", "lower", "compare_and_select", "open"]);
+    let to_p1: Vec<&str> =
+        catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
+    assert_eq!(to_p1, ["open"]);
+}
