@@ -228,10 +228,7 @@ fn damaged_messages_never_get_an_answer() {
                 frame.header[at] ^= 1 << rng.random_range(0..8);
             }
         }
-        if frame.header == original.header
-            && digest(&frame) == digest(&original)
-            && frame.batch.schema() == original.batch.schema()
-        {
+        if frame.header == original.header && frame.batch == original.batch {
             continue;
         }
         let answer = catch_unwind(AssertUnwindSafe(|| run.responder.answer(frame)));

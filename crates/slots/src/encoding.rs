@@ -6,8 +6,8 @@
 use std::sync::LazyLock;
 
 use crate::parameters::{DEGREE, LIMBS, PLAIN_MODULUS, PRIMES};
-use crate::plain;
 use crate::ring::{Coefficients, LIMB, PLAIN, Points, Residues};
+use crate::{buffers, plain};
 
 /// The polynomial modulo `t` with these values in its slots; missing ones are zero, numbers are below `t`.
 pub fn coefficients_of_slots(values: &[u64]) -> Vec<u64> {
@@ -48,7 +48,7 @@ impl Offset {
 
 /// Coefficients modulo `t`, as the nearest to zero, modulo every ciphertext prime.
 fn lifted(coefficients: &[u64]) -> Residues<Coefficients> {
-    let mut words = Vec::with_capacity(LIMBS * DEGREE);
+    let mut words = buffers::take();
     for prime in PRIMES {
         let shift = prime - PLAIN_MODULUS;
         words.extend(coefficients.iter().map(|c| *c + shift * u64::from(*c > PLAIN_MODULUS / 2)));

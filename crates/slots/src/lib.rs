@@ -17,6 +17,7 @@
 //!  parameters      degree, primes, flooding
 //!  plain           numbers modulo the plaintext prime
 //!  ring            polynomials modulo the ciphertext primes
+//!  buffers         their memory
 //!  encoding        clear vectors as polynomials
 //!  level           the level rule, in types
 //!  noise           how far from corruption a ciphertext is
@@ -30,6 +31,7 @@
 //!  fingerprint     that both parties run the same scheme
 //! ```
 
+mod buffers;
 mod encoding;
 mod error;
 mod fingerprint;

@@ -12,8 +12,8 @@ use veil_cells::{Seed, expand_mask};
 use zeroize::Zeroize;
 
 use crate::SlotError;
-use crate::packing;
 use crate::parameters::{DEGREE, INBOUND_LIMBS, LIMB_BYTES, LIMBS, PLAIN_MODULUS, PRIME_BITS, PRIMES};
+use crate::{buffers, packing};
 
 /// What the arithmetic modulo one prime needs.
 pub(crate) struct Limb {
@@ -56,11 +56,25 @@ mod private {
 }
 
 /// A polynomial modulo the first two or all four primes.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Residues<F: Form> {
     /// One run of [`DEGREE`] residues a prime.
     words: Vec<u64>,
     form: PhantomData<F>,
+}
+
+impl<F: Form> Clone for Residues<F> {
+    fn clone(&self) -> Self {
+        let mut words = buffers::take();
+        words.extend_from_slice(&self.words);
+        Self { words, form: PhantomData }
+    }
+}
+
+impl<F: Form> Drop for Residues<F> {
+    fn drop(&mut self) {
+        buffers::put(std::mem::take(&mut self.words));
+    }
 }
 
 impl<F: Form> Zeroize for Residues<F> {
@@ -83,7 +97,7 @@ impl<F: Form> Residues<F> {
 
     /// The zero polynomial modulo all primes.
     pub fn zero() -> Self {
-        Self::from_words(vec![0; LIMBS * DEGREE])
+        Self::from_words(buffers::zeros(LIMBS * DEGREE))
     }
 
     /// Moves the polynomial out; what is left must not be used.
@@ -134,7 +148,7 @@ impl<F: Form> Residues<F> {
         if bytes.len() != limbs * LIMB_BYTES {
             return Err(SlotError::Malformed("it has the wrong length"));
         }
-        let mut words = vec![0; limbs * DEGREE];
+        let mut words = buffers::zeros(limbs * DEGREE);
         let parts = bytes.chunks_exact(LIMB_BYTES).zip(words.chunks_exact_mut(DEGREE)).zip(PRIMES);
         for ((bytes, words), prime) in parts {
             packing::unpack(bytes, words);
@@ -187,9 +201,12 @@ impl Residues<Points> {
     /// its prime is replaced by the next of 64 spare ones at the end of the stream.
     pub fn from_seed(seed: Seed) -> Self {
         const SPARE: usize = 64;
-        let mut words = vec![0; LIMBS * DEGREE + SPARE];
+        let mut words = buffers::zeros(LIMBS * DEGREE + SPARE);
         expand_mask(seed, &mut words);
-        let mut spare = words.split_off(LIMBS * DEGREE).into_iter();
+        let mut spare = [0; SPARE];
+        spare.copy_from_slice(&words[LIMBS * DEGREE..]);
+        words.truncate(LIMBS * DEGREE);
+        let mut spare = spare.into_iter();
         for (limb, prime) in words.chunks_exact_mut(DEGREE).zip(PRIMES) {
             let mut beyond = 0;
             for word in limb.iter_mut() {
@@ -210,7 +227,36 @@ impl Residues<Points> {
 
     /// Multiplies element-wise, the ring product.
     pub fn mul(&mut self, other: &Self) {
-        self.limbs_mut().zip(other.limbs()).for_each(|((limb, a), (_, b))| limb.modulus.mul_vec(a, b));
+        for ((limb, a), (_, b)) in self.limbs_mut().zip(other.limbs()) {
+            let excess = excess(*limb.modulus);
+            a.iter_mut().zip(b).for_each(|(a, b)| *a = reduce(u128::from(*a) * u128::from(*b), excess));
+        }
+    }
+
+    /// The sum of ring products: products are added up unreduced, sixteen at a time.
+    pub(crate) fn dot(terms: &[(&Self, &Self)]) -> Self {
+        let mut words = buffers::take();
+        for limb in 0..LIMBS {
+            let excess = excess(PRIMES[limb]);
+            let start = words.len();
+            words.resize(start + DEGREE, 0);
+            for terms in terms.chunks(LAZY_TERMS) {
+                let sum = &mut words[start..];
+                // Blocks that stay in the cache while all terms pass over them.
+                for (block, sum) in sum.chunks_exact_mut(BLOCK).enumerate() {
+                    let mut wide: [u128; BLOCK] = std::array::from_fn(|at| u128::from(sum[at]));
+                    for (a, b) in terms {
+                        let range = block * BLOCK..(block + 1) * BLOCK;
+                        let (a, b) = (&a.limb(limb)[range.clone()], &b.limb(limb)[range]);
+                        for (wide, (a, b)) in wide.iter_mut().zip(a.iter().zip(b)) {
+                            *wide += u128::from(*a) * u128::from(*b);
+                        }
+                    }
+                    sum.iter_mut().zip(wide).for_each(|(sum, wide)| *sum = reduce(wide, excess));
+                }
+            }
+        }
+        Self::from_words(words)
     }
 
     /// Multiplies by a polynomial that was prepared, which is faster.
@@ -233,6 +279,28 @@ impl Residues<Points> {
             words.iter_mut().for_each(|word| *word = limb.modulus.add(*word, constant));
         }
     }
+}
+
+/// Products of residues are below `2^108`, so sixteen of them and a residue stay below the `2^113` that [`reduce`] takes.
+const LAZY_TERMS: usize = 16;
+
+/// Residues that are worked on together.
+const BLOCK: usize = 64;
+
+/// How far a prime is below `2^54`: less than `2^21`, so that reduction is a matter of folding.
+const fn excess(prime: u64) -> u64 {
+    (1 << PRIME_BITS) - prime
+}
+
+/// A number below `2^113` modulo the prime `2^54 - excess`, in constant time.
+#[inline(always)]
+fn reduce(wide: u128, excess: u64) -> u64 {
+    const MASK: u64 = (1 << PRIME_BITS) - 1;
+    // Below 2^113 there are 59 bits to fold, then 26 (and a residue), then one subtraction is left.
+    let once = u128::from((wide >> PRIME_BITS) as u64) * u128::from(excess) + u128::from(wide as u64 & MASK);
+    let twice = (once >> PRIME_BITS) as u64 * excess + (once as u64 & MASK);
+    let prime = (1 << PRIME_BITS) - excess;
+    twice - (prime & ((twice >= prime) as u64).wrapping_neg())
 }
 
 /// A polynomial that many others are multiplied by.
@@ -292,6 +360,29 @@ mod tests {
         let mut expected = vec![0; DEGREE];
         expected[1] = -1;
         assert_eq!(product.into_coefficients(), Residues::from_small(&expected));
+    }
+
+    #[test]
+    fn reduction_folds_the_largest_numbers() {
+        for prime in PRIMES {
+            let largest = u128::from(prime - 1) * u128::from(prime - 1) * LAZY_TERMS as u128 + u128::from(prime - 1);
+            for wide in [0, 1, prime.into(), u128::from(prime) * u128::from(prime) - 1, largest, (1 << 113) - 1] {
+                assert_eq!(u128::from(reduce(wide, excess(prime))), wide % u128::from(prime), "{wide}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_sum_of_products_is_the_sum_of_each() {
+        let seeded = |byte: u8| Residues::from_seed(Seed([byte; 16]));
+        let terms: Vec<_> = (0..40).map(|at| (seeded(at), seeded(at + 100))).collect();
+        let mut expected = Residues::<Points>::zero();
+        for (a, b) in &terms {
+            let mut product = a.clone();
+            product.limbs_mut().zip(b.limbs()).for_each(|((limb, a), (_, b))| limb.modulus.mul_vec(a, b));
+            expected.add(&product);
+        }
+        assert_eq!(Residues::dot(&terms.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>()), expected);
     }
 
     #[test]

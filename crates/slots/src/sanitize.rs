@@ -13,9 +13,9 @@ use std::sync::Arc;
 use rand::CryptoRng;
 
 use crate::encoding::{coefficients_of_slots, scaled_up};
-use crate::parameters::{DEGREE, INBOUND_LIMBS, LIMB_BYTES, LIMBS, OUTBOUND_BYTES, PRIMES};
+use crate::parameters::{INBOUND_LIMBS, LIMB_BYTES, LIMBS, OUTBOUND_BYTES, PRIMES};
 use crate::ring::{Coefficients, LIMB, Residues};
-use crate::{Level, PublicKey, SlotError, Slots, ZeroPool};
+use crate::{Level, PublicKey, SlotError, Slots, ZeroPool, buffers};
 
 /// A ciphertext on its way to P2, sanitised: only [`Sanitizer::sanitize`] makes one.
 #[derive(Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ fn switch_down(polynomial: Residues<Coefficients>) -> Residues<Coefficients> {
             third.mul_shoup(third.sub(*c3, c2), q2_inverse, q2_inverse_shoup)
         })
         .collect();
-    let mut words = Vec::with_capacity(INBOUND_LIMBS * DEGREE);
+    let mut words = buffers::take();
     for (index, prime) in PRIMES.iter().take(INBOUND_LIMBS).enumerate() {
         let modulus = &LIMB[index].modulus;
         let (q2, q3_reduced) = (q2 % prime, q3 % prime);

@@ -124,16 +124,13 @@ impl Slots<L1> {
     /// `sum_i replies_i * factors_i`, for different replies of P2: their noises are independent and add up in squares. `None` if
     /// there is nothing to add.
     pub fn dot<'a>(terms: impl IntoIterator<Item = (&'a Fresh, &'a Factor)>) -> Option<Self> {
-        let mut noise: Option<Noise> = None;
-        let mut sum: Option<Self> = None;
-        for (fresh, factor) in terms {
-            let product = fresh.times(factor);
-            noise = Some(noise.map_or(product.noise, |noise| noise.plus_independent(product.noise)));
-            match &mut sum {
-                Some(sum) => sum.add(&product),
-                None => sum = Some(product),
-            }
-        }
-        sum.zip(noise).map(|(sum, noise)| Self { noise, ..sum })
+        let terms: Vec<(&Fresh, &Factor)> = terms.into_iter().collect();
+        let noises = terms.iter().map(|(fresh, _)| fresh.noise.times_clear::<L0>());
+        let noise = noises.reduce(Noise::plus_independent)?;
+        let component = |index: usize| {
+            let terms: Vec<_> = terms.iter().map(|(fresh, factor)| (fresh.components()[index], &factor.0)).collect();
+            Residues::dot(&terms)
+        };
+        Some(Self::from_parts([component(0), component(1)], noise))
     }
 }

@@ -1,0 +1,165 @@
+//! Rounds: both parties on this machine, per slot.
+//!
+//! `cargo bench -p veil-protocols --bench protocols` prints a table. "core" is processor time of both parties together divided by
+//! the number of slots, so it is what one core would need; "clock" is what a person waits, on all cores.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Width};
+use veil_keys::{OwnerKeys, encrypt_column};
+use veil_protocols::compare_and_select::{Pair, compare_and_select};
+use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::{
+    Channel, InProcess, Limits, Randomness, Responder, Session, and, compare_exact, lift, lower, multiply, slot_sum,
+    truncate, zero_test,
+};
+use veil_slots::{DEGREE, L1, Sanitizer, Slots, plain};
+
+/// Processor seconds of this process so far.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+struct Measured {
+    core: f64,
+    clock: f64,
+    up: f64,
+    down: f64,
+}
+
+/// Runs `work` until three seconds have passed; figures are per slot.
+async fn measure<F: Future<Output = usize>>(session: &Session, work: impl Fn() -> F) -> Measured {
+    work().await;
+    let (up, down) = (session.traffic().bytes_up(), session.traffic().bytes_down());
+    let (started, processor) = (Instant::now(), processor_seconds());
+    let mut slots = 0;
+    while started.elapsed().as_secs_f64() < 3.0 {
+        slots += work().await;
+    }
+    let slots = slots as f64;
+    Measured {
+        core: (processor_seconds() - processor) / slots * 1e6,
+        clock: started.elapsed().as_secs_f64() / slots * 1e6,
+        up: (session.traffic().bytes_up() - up) as f64 / slots,
+        down: (session.traffic().bytes_down() - down) as f64 / slots,
+    }
+}
+
+fn print(channel: &str, name: &str, measured: &Measured) {
+    let Measured { core, clock, up, down } = measured;
+    println!("| {name} | {channel} | {core:.2} | {clock:.2} | {up:.0} | {down:.0} |");
+}
+
+async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
+    let mut rng = StdRng::seed_from_u64(1);
+    let session = Session::new(channel, owner.key_id(), owner.p1().public_key().clone());
+    let keys = owner.p2();
+    let mut seal = |bound: u64| -> Slots<L1> {
+        let values: Vec<u64> = (0..DEGREE).map(|_| plain::uniform_below(bound, &mut rng)).collect();
+        keys.slot().seal(&values, &mut rng).expand().unwrap().raised()
+    };
+    let (a, b, bits): (Vec<_>, Vec<_>, Vec<_>) = (
+        (0..8).map(|_| seal(1 << 34)).collect(),
+        (0..8).map(|_| seal(1 << 34)).collect(),
+        (0..8).map(|_| seal(2)).collect(),
+    );
+    let small = seal(64);
+    let cell_type = CellType::new(Kind::Integer, Width::of_range(0, 120).unwrap(), 1, owner.key_id(), ColumnId([3; 8]));
+    let numbers: Vec<i64> = (0..16 * DEGREE as i64).map(|row| row % 120).collect();
+    let cells = encrypt_column(owner, &cell_type, &numbers, None, &mut StdRng::seed_from_u64(3)).unwrap();
+    let session = &session;
+
+    let pairs = || a.iter().zip(&b).map(|(a, b)| Pair { a: a.clone(), b: b.clone(), bits: 34 }).collect::<Vec<_>>();
+    let show = |name: &str, measured: Measured| print(channel_name, name, &measured);
+    show(
+        "compare_and_select",
+        measure(session, || async { compare_and_select(session, pairs()).await.unwrap().len() * DEGREE }).await,
+    );
+    let twos = || bits.as_chunks::<2>().0.iter().map(|pair| pair.to_vec()).collect::<Vec<_>>();
+    show("and, 2 bits", measure(session, || async { and::and(session, twos()).await.unwrap().len() * DEGREE }).await);
+    let threes = || bits.as_chunks::<3>().0.iter().map(|three| three.to_vec()).collect::<Vec<_>>();
+    show("and, 3 bits", measure(session, || async { and::and(session, threes()).await.unwrap().len() * DEGREE }).await);
+    let factors = || a.iter().cloned().zip(b.iter().cloned()).collect::<Vec<_>>();
+    show(
+        "multiply",
+        measure(session, || async { multiply::multiply(session, factors()).await.unwrap().len() * DEGREE }).await,
+    );
+    show(
+        "lift",
+        measure(session, || async {
+            lift::lift_column(session, CellArray::Binary(&cells), 0, 8).await.unwrap().len() * DEGREE
+        })
+        .await,
+    );
+    let rows = || {
+        let row = |slots: &Slots<L1>| lower::Rows {
+            lanes: vec![slots.clone()],
+            count: DEGREE,
+            shape: Lanes::NUMBER,
+            width: 32,
+            magnitude: Some(1 << 31),
+            key_id: owner.key_id(),
+        };
+        bits.iter().map(row).collect::<Vec<_>>()
+    };
+    show("lower", measure(session, || async { lower::lower(session, rows()).await.unwrap().len() * DEGREE }).await);
+    let domain: Arc<[u64]> = (0..64).collect();
+    let question =
+        || vec![Question { slots: small.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] }];
+    show(
+        "lookup over 64",
+        measure(session, || async { lookup(session, question()).await.unwrap().len() * DEGREE }).await,
+    );
+    show(
+        "slot_sum",
+        measure(session, || async { slot_sum::slot_sum(session, a.clone()).await.unwrap().len() * DEGREE }).await,
+    );
+    let exact = || {
+        a.iter()
+            .zip(&b)
+            .take(2)
+            .map(|(a, b)| compare_exact::Pair { a: a.clone(), b: b.clone(), bits: 34 })
+            .collect::<Vec<_>>()
+    };
+    show(
+        "compare_exact, 34 bits",
+        measure(session, || async { compare_exact::compare_exact(session, exact()).await.unwrap().len() * DEGREE })
+            .await,
+    );
+    let dividends = || {
+        a.iter()
+            .take(2)
+            .map(|slots| truncate::Dividend { slots: slots.clone(), shift: 20, rounding: truncate::Rounding::Nearest })
+            .collect::<Vec<_>>()
+    };
+    show(
+        "truncate by 2^20",
+        measure(session, || async { truncate::truncate(session, dividends()).await.unwrap().len() * DEGREE }).await,
+    );
+    show(
+        "zero_test",
+        measure(session, || async { zero_test::zero_test(session, a[..2].to_vec()).await.unwrap().len() * DEGREE })
+            .await,
+    );
+}
+
+fn main() {
+    let owner = OwnerKeys::generate(&mut StdRng::seed_from_u64(1));
+    let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os()));
+    let _ = Sanitizer::new(owner.p1().public_key().clone());
+    println!("| protocol | channel | core, µs | clock, µs | bytes up | bytes down |\n|---|---|---|---|---|---|");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(all("in process", Arc::new(InProcess::new(responder)), &owner));
+}
