@@ -23,7 +23,7 @@ use veil_protocols::{
     Channel, InProcess, Limits, Randomness, Responder, Session, and, compare_exact, lift, lower, multiply, slot_sum,
     truncate, zero_test,
 };
-use veil_slots::{DEGREE, L1, Sanitizer, Slots, plain};
+use veil_slots::{DEGREE, L1, Slots, plain};
 
 /// Processor seconds of this process so far.
 fn processor_seconds() -> f64 {
@@ -57,6 +57,11 @@ async fn measure<F: Future<Output = usize>>(session: &Session, work: impl Fn() -
     }
 }
 
+fn wanted(name: &str) -> bool {
+    let mut filters = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+    filters.peek().is_none() || filters.any(|filter| name.contains(&filter))
+}
+
 fn print(channel: &str, name: &str, measured: &Measured) {
     let Measured { core, clock, up, down } = measured;
     println!("| {name} | {channel} | {core:.2} | {clock:.2} | {up:.0} | {down:.0} |");
@@ -82,27 +87,23 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
     let session = &session;
 
     let pairs = || a.iter().zip(&b).map(|(a, b)| Pair { a: a.clone(), b: b.clone(), bits: 34 }).collect::<Vec<_>>();
-    let show = |name: &str, measured: Measured| print(channel_name, name, &measured);
-    show(
-        "compare_and_select",
-        measure(session, || async { compare_and_select(session, pairs()).await.unwrap().len() * DEGREE }).await,
-    );
+    /// Measures one protocol, unless the command line names others.
+    macro_rules! show {
+        ($name:literal, $work:expr) => {
+            if wanted($name) {
+                let measured = measure(session, || async { $work.await.unwrap().len() * DEGREE }).await;
+                print(channel_name, $name, &measured);
+            }
+        };
+    }
+    show!("compare_and_select", compare_and_select(session, pairs()));
     let twos = || bits.as_chunks::<2>().0.iter().map(|pair| pair.to_vec()).collect::<Vec<_>>();
-    show("and, 2 bits", measure(session, || async { and::and(session, twos()).await.unwrap().len() * DEGREE }).await);
+    show!("and, 2 bits", and::and(session, twos()));
     let threes = || bits.as_chunks::<3>().0.iter().map(|three| three.to_vec()).collect::<Vec<_>>();
-    show("and, 3 bits", measure(session, || async { and::and(session, threes()).await.unwrap().len() * DEGREE }).await);
+    show!("and, 3 bits", and::and(session, threes()));
     let factors = || a.iter().cloned().zip(b.iter().cloned()).collect::<Vec<_>>();
-    show(
-        "multiply",
-        measure(session, || async { multiply::multiply(session, factors()).await.unwrap().len() * DEGREE }).await,
-    );
-    show(
-        "lift",
-        measure(session, || async {
-            lift::lift_column(session, CellArray::Binary(&cells), 0, 8).await.unwrap().len() * DEGREE
-        })
-        .await,
-    );
+    show!("multiply", multiply::multiply(session, factors()));
+    show!("lift", lift::lift_column(session, CellArray::Binary(&cells), 0, 8));
     let rows = || {
         let row = |slots: &Slots<L1>| lower::Rows {
             lanes: vec![slots.clone()],
@@ -114,18 +115,12 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
         };
         bits.iter().map(row).collect::<Vec<_>>()
     };
-    show("lower", measure(session, || async { lower::lower(session, rows()).await.unwrap().len() * DEGREE }).await);
+    show!("lower", lower::lower(session, rows()));
     let domain: Arc<[u64]> = (0..64).collect();
     let question =
         || vec![Question { slots: small.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] }];
-    show(
-        "lookup over 64",
-        measure(session, || async { lookup(session, question()).await.unwrap().len() * DEGREE }).await,
-    );
-    show(
-        "slot_sum",
-        measure(session, || async { slot_sum::slot_sum(session, a.clone()).await.unwrap().len() * DEGREE }).await,
-    );
+    show!("lookup over 64", lookup(session, question()));
+    show!("slot_sum", slot_sum::slot_sum(session, a.clone()));
     let exact = || {
         a.iter()
             .zip(&b)
@@ -133,32 +128,20 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
             .map(|(a, b)| compare_exact::Pair { a: a.clone(), b: b.clone(), bits: 34 })
             .collect::<Vec<_>>()
     };
-    show(
-        "compare_exact, 34 bits",
-        measure(session, || async { compare_exact::compare_exact(session, exact()).await.unwrap().len() * DEGREE })
-            .await,
-    );
+    show!("compare_exact, 34 bits", compare_exact::compare_exact(session, exact()));
     let dividends = || {
         a.iter()
             .take(2)
             .map(|slots| truncate::Dividend { slots: slots.clone(), shift: 20, rounding: truncate::Rounding::Nearest })
             .collect::<Vec<_>>()
     };
-    show(
-        "truncate by 2^20",
-        measure(session, || async { truncate::truncate(session, dividends()).await.unwrap().len() * DEGREE }).await,
-    );
-    show(
-        "zero_test",
-        measure(session, || async { zero_test::zero_test(session, a[..2].to_vec()).await.unwrap().len() * DEGREE })
-            .await,
-    );
+    show!("truncate by 2^20", truncate::truncate(session, dividends()));
+    show!("zero_test", zero_test::zero_test(session, a[..2].to_vec()));
 }
 
 fn main() {
     let owner = OwnerKeys::generate(&mut StdRng::seed_from_u64(1));
     let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os()));
-    let _ = Sanitizer::new(owner.p1().public_key().clone());
     println!("| protocol | channel | core, µs | clock, µs | bytes up | bytes down |\n|---|---|---|---|---|---|");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(all("in process", Arc::new(InProcess::new(responder)), &owner));

@@ -10,6 +10,9 @@ use crate::message::{Message, Receive, Sendable};
 use crate::protocol::{Protocol, Workload};
 use crate::{Leakage, Limits, ProtocolError};
 
+/// P2's half on a batch.
+pub type Run = fn(&RecordBatch, &dyn KeyHolder, &Limits, Vec<StdRng>) -> Result<RecordBatch, ProtocolError>;
+
 /// What is known about a protocol without its types.
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -26,7 +29,7 @@ pub struct Entry {
     /// Columns of an answer.
     pub answer: fn() -> SchemaRef,
     /// P2's half on a whole batch: rows in parallel, with one generator each.
-    pub run: fn(&RecordBatch, &dyn KeyHolder, &Limits, Vec<StdRng>) -> Result<RecordBatch, ProtocolError>,
+    pub run: Run,
 }
 
 impl std::fmt::Debug for Entry {

@@ -304,3 +304,23 @@ fn a_repeated_request_gets_an_equivalent_answer() {
     let header = Header::open(&again.header, &again.batch).unwrap();
     assert_eq!(header, request.clone().open().unwrap().0);
 }
+
+/// The table of docs/protocols is the catalog. `VEIL_BLESS=1` writes it anew.
+#[test]
+fn the_documentation_lists_the_catalog() {
+    let mut table = "| protocol | computes | P1 learns | P2 learns |\n|---|---|---|---|\n".to_owned();
+    for entry in catalog::CATALOG {
+        let (name, version) = (entry.name, entry.version);
+        table += &format!("| [`{name}`](../../crates/protocols/src/{name}.rs) v{version} ");
+        table += &format!("| {} | {} | {} |\n", entry.summary, entry.leakage.p1, entry.leakage.p2);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/README.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once("<!-- catalog -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of catalog -->").unwrap();
+    let expected = format!("{before}<!-- catalog -->\n{table}<!-- end of catalog -->{after}");
+    if std::env::var_os("VEIL_BLESS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+}
