@@ -1,7 +1,6 @@
 //! P1's way to P2.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
@@ -10,12 +9,9 @@ use veil_cells::KeyId;
 use veil_protocols::{Channel, Frames, Limits, ProtocolError};
 
 use crate::Terms;
-use crate::connection::{ClientConfig, Health, persist};
+use crate::connection::{ClientConfig, Connection, FIRST_TRIES, Health, persist};
 use crate::exchange::Exchange;
 use crate::link::Link;
-
-/// How long the first connection is tried again: a P2 that is not there is soon reported.
-const FIRST_TRIES: Duration = Duration::from_millis(800);
 
 /// Answers that wait for P1 to take them.
 const ANSWERS_AHEAD: usize = 1;
@@ -37,21 +33,37 @@ impl FlightChannel {
         Ok(Self { link, limits })
     }
 
-    /// What P2 speaks.
+    /// Compares again what both sides speak, and returns what P2 speaks.
     pub async fn handshake(&self) -> Result<Terms, ProtocolError> {
-        Ok(self.link.agreed().await?.terms.clone())
+        let key_id = self.link.key_id;
+        self.call(|connection| async move { connection.handshake(key_id).await }).await
     }
 
     /// Asks P2 whether it is well.
     pub async fn health(&self) -> Result<Health, ProtocolError> {
-        let agreed = self.link.agreed().await?;
-        agreed.connection.health().await.map_err(|error| self.link.explain(error))
+        self.call(|connection| async move { connection.health().await }).await
     }
 
     /// Asks P2 what it has done, in the text format of Prometheus.
     pub async fn metrics(&self) -> Result<String, ProtocolError> {
-        let agreed = self.link.agreed().await?;
-        agreed.connection.metrics().await.map_err(|error| self.link.explain(error))
+        self.call(|connection| async move { connection.metrics().await }).await
+    }
+
+    /// A small call, over a new connection if the one that there is turns out to be lost.
+    async fn call<T, F: Future<Output = Result<T, ProtocolError>>>(
+        &self,
+        call: impl Fn(Connection) -> F,
+    ) -> Result<T, ProtocolError> {
+        let (link, call) = (&self.link, &call);
+        let attempt = || async move {
+            let agreed = link.agreed().await?;
+            let outcome = call(agreed.connection.clone()).await;
+            if outcome.as_ref().is_err_and(ProtocolError::is_transient) {
+                link.lost(&agreed).await;
+            }
+            outcome
+        };
+        persist(FIRST_TRIES, attempt).await
     }
 }
 
@@ -74,5 +86,25 @@ impl Channel for FlightChannel {
 
     fn limits(&self) -> Limits {
         self.limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send<T: Send>(value: T) -> T {
+        value
+    }
+
+    /// Callers spawn these.
+    #[test]
+    fn calls_may_move_between_threads() {
+        let link = Arc::new(Link::new(ClientConfig::new("http://127.0.0.1:1"), KeyId([1; 8])));
+        let channel = FlightChannel { link, limits: Limits::default() };
+        drop(send(FlightChannel::connect(ClientConfig::new("http://127.0.0.1:1"), KeyId([1; 8]))));
+        drop(send(channel.handshake()));
+        drop(send(channel.health()));
+        drop(send(channel.metrics()));
     }
 }

@@ -67,14 +67,13 @@ pub struct Health {
 }
 
 /// How long the first connection is tried again: a P2 that is not there is soon reported.
-const FIRST_TRIES: Duration = Duration::from_millis(800);
+pub(crate) const FIRST_TRIES: Duration = Duration::from_millis(800);
 
 /// A connection to P2.
 #[derive(Clone, Debug)]
 pub struct Connection {
     client: FlightServiceClient<Channel>,
-    endpoint: String,
-    call_timeout: Duration,
+    config: ClientConfig,
 }
 
 impl Connection {
@@ -87,13 +86,13 @@ impl Connection {
     pub(crate) async fn attempt(config: &ClientConfig) -> Result<Self, ProtocolError> {
         let endpoint = endpoint(config)?;
         let channel = match tokio::time::timeout(config.connect_timeout, endpoint.connect()).await {
-            Ok(connected) => connected.map_err(|error| explained(config, &reason(&error)))?,
-            Err(_) => return Err(explained(config, "it does not answer")),
+            Ok(connected) => connected.map_err(|error| unreachable(config, &reason(&error)))?,
+            Err(_) => return Err(unreachable(config, "it does not answer")),
         };
         let client = FlightServiceClient::new(channel)
             .max_decoding_message_size(config.max_answer_bytes.saturating_add(SLACK))
             .max_encoding_message_size(usize::MAX);
-        Ok(Self { client, endpoint: config.endpoint.clone(), call_timeout: config.connect_timeout })
+        Ok(Self { client, config: config.clone() })
     }
 
     /// Compares what both sides speak, for a key set, and returns what P2 speaks.
@@ -130,18 +129,15 @@ impl Connection {
             while results.message().await?.is_some() {}
             Ok(result.map(|result| result.body.to_vec()).unwrap_or_default())
         };
-        match tokio::time::timeout(self.call_timeout, call).await {
-            Ok(outcome) => outcome.map_err(|status: tonic::Status| error_of(&status)),
-            Err(_) => Err(ProtocolError::Unreachable(format!(
-                "P2 at {} accepts connections and does not answer; check that it is P2 that listens there",
-                self.endpoint
-            ))),
+        match tokio::time::timeout(self.config.connect_timeout, call).await {
+            Ok(outcome) => outcome.map_err(|status: tonic::Status| explain(&self.config, error_of(&status))),
+            Err(_) => Err(unreachable(&self.config, "it accepts connections and does not answer")),
         }
     }
 
     fn parsed<'a, T: Deserialize<'a>>(&self, json: &'a [u8]) -> Result<T, ProtocolError> {
         serde_json::from_slice(json).map_err(|_| {
-            ProtocolError::Malformed(format!("what answers at {} is not a P2 of this version", self.endpoint))
+            ProtocolError::Malformed(format!("what answers at {} is not a P2 of this version", self.config.endpoint))
         })
     }
 }
@@ -149,7 +145,7 @@ impl Connection {
 /// Tries for a while, as long as it may help.
 pub(crate) async fn persist<T, F: Future<Output = Result<T, ProtocolError>>>(
     budget: Duration,
-    mut attempt: impl FnMut() -> F,
+    attempt: impl Fn() -> F,
 ) -> Result<T, ProtocolError> {
     let mut backoff = Backoff::new(budget);
     // From the beginning of the first attempt, since one that times out has used up the patience.
@@ -192,8 +188,18 @@ fn endpoint(config: &ClientConfig) -> Result<Endpoint, ProtocolError> {
     }
 }
 
-/// Why P2 is out of reach, with what to do.
-pub(crate) fn explained(config: &ClientConfig, why: &str) -> ProtocolError {
+/// Adds to what the transport says where that was and what to do.
+pub(crate) fn explain(config: &ClientConfig, error: ProtocolError) -> ProtocolError {
+    match error {
+        ProtocolError::Unreachable(why) | ProtocolError::Denied(why) if !why.contains(&config.endpoint) => {
+            unreachable(config, &why)
+        }
+        other => other,
+    }
+}
+
+/// P2 is out of reach, or does not let P1 in.
+fn unreachable(config: &ClientConfig, why: &str) -> ProtocolError {
     let endpoint = &config.endpoint;
     if is_refused_certificate(why) {
         let advice = "check that each side's certificate comes from the authority that the other side trusts";

@@ -23,6 +23,7 @@ use veil_protocols::catalog::{self, Entry};
 use veil_protocols::{Frame, Frames, ProtocolError};
 
 use crate::backoff::Backoff;
+use crate::connection::explain;
 use crate::link::{Agreed, Link};
 use crate::status::error_of;
 use crate::terms::TERMS_HEADER;
@@ -81,9 +82,9 @@ impl Exchange {
                 Err(error) => error,
             };
             if !error.is_transient() {
-                return Err(self.link.explain(error));
+                return Err(explain(&self.link.config, error));
             }
-            let Some(delay) = self.backoff.delay() else { return Err(self.link.explain(error)) };
+            let Some(delay) = self.backoff.delay() else { return Err(explain(&self.link.config, error)) };
             warn!(protocol = entry.name, %error, milliseconds = delay.as_millis() as u64, "lost P2, trying again");
             sleep(delay).await;
         }

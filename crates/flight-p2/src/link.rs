@@ -8,7 +8,7 @@ use veil_cells::KeyId;
 use veil_protocols::ProtocolError;
 
 use crate::Terms;
-use crate::connection::{ClientConfig, Connection, explained};
+use crate::connection::{ClientConfig, Connection};
 
 /// A connection whose other side has agreed.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Agreed {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) config: ClientConfig,
-    key_id: KeyId,
+    pub(crate) key_id: KeyId,
     current: Mutex<Option<Arc<Agreed>>>,
 }
 
@@ -39,7 +39,7 @@ impl Link {
         }
         let connection = Connection::attempt(&self.config).await?;
         // P2 may be another one than before: with other keys or of another version, it is refused here.
-        let terms = connection.handshake(self.key_id).await.map_err(|error| self.explain(error))?;
+        let terms = connection.handshake(self.key_id).await?;
         info!(endpoint = self.config.endpoint, key = %self.key_id, "connected to P2");
         let agreed = Arc::new(Agreed { connection, terms });
         *current = Some(agreed.clone());
@@ -51,16 +51,6 @@ impl Link {
         let mut current = self.current.lock().await;
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, agreed)) {
             *current = None;
-        }
-    }
-
-    /// Adds where and what to do to what the transport says.
-    pub(crate) fn explain(&self, error: ProtocolError) -> ProtocolError {
-        match error {
-            ProtocolError::Unreachable(why) | ProtocolError::Denied(why) if !why.contains(&self.config.endpoint) => {
-                explained(&self.config, &why)
-            }
-            other => other,
         }
     }
 }

@@ -71,7 +71,7 @@ impl P2Service {
             }
             let reply = responder.answer(frame)?;
             let (bytes_out, milliseconds) = (reply.bytes(), started.elapsed().as_millis() as u64);
-            debug!(protocol = entry.name, rows, bytes_in, bytes_out, milliseconds, peer = ?peer, "batch");
+            debug!(protocol = entry.name, rows, bytes_in, bytes_out, milliseconds, peer = peer.map(display), "batch");
             wire::encode(&reply).map(Some)
         };
         let failed = |_| ProtocolError::Internal("a worker of P2 failed; its log says more".to_owned());
@@ -114,7 +114,7 @@ impl StreamLog {
     fn refuse(&self, error: &ProtocolError) {
         // A client that has left is no event.
         if !matches!(error, ProtocolError::Cancelled) {
-            warn!(protocol = self.protocol, peer = ?self.peer, %error, "refused");
+            warn!(protocol = self.protocol, peer = self.peer.map(display), %error, "refused");
         }
     }
 }
@@ -123,7 +123,7 @@ impl Drop for StreamLog {
     fn drop(&mut self) {
         let Self { peer, protocol, batches, bytes_out, started } = self;
         let milliseconds = started.elapsed().as_millis() as u64;
-        info!(protocol, batches, bytes_out, milliseconds, ?peer, "round");
+        info!(protocol, batches, bytes_out, milliseconds, peer = peer.map(display), "round");
     }
 }
 
@@ -202,11 +202,11 @@ impl FlightService for P2Service {
         };
         match body {
             Ok(body) => {
-                debug!(action = action.r#type, ?peer, "action");
+                debug!(action = action.r#type, peer = peer.map(display), "action");
                 Ok(Response::new(stream::iter([Ok(arrow_flight::Result { body: body.into() })]).boxed()))
             }
             Err(error) => {
-                warn!(?peer, %error, "refused");
+                warn!(peer = peer.map(display), %error, "refused");
                 Err(status_of(&error))
             }
         }

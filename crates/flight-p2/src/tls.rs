@@ -1,6 +1,7 @@
 //! Certificates, from PEM files. Both sides show one: P2 answers nobody but P1, and P1 asks nobody but P2.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
@@ -25,6 +26,9 @@ pub struct ClientTls {
     /// P1's private key.
     pub key: PathBuf,
 }
+
+/// How long a client may take to show its certificate: whoever connects and says nothing is not kept.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// What can be wrong with a certificate file. Each is one sentence.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +68,8 @@ impl ServerTls {
     /// Reads the files.
     pub(crate) fn load(&self) -> Result<ServerTlsConfig, TlsError> {
         let client_ca = Certificate::from_pem(certificate(&self.client_ca)?);
-        Ok(ServerTlsConfig::new().identity(identity(&self.cert, &self.key)?).client_ca_root(client_ca))
+        let identity = identity(&self.cert, &self.key)?;
+        Ok(ServerTlsConfig::new().identity(identity).client_ca_root(client_ca).timeout(HANDSHAKE))
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use veil_flight_p2::{ClientConfig, Connection, FlightChannel, P2Server, ServerConfig};
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::lift::{Rows, lift};
-use veil_protocols::{Channel, Limits, ProtocolError};
+use veil_protocols::{Channel, Frame, Limits, ProtocolError};
 use veil_slots::{KeyHolder, Sample};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,6 +145,22 @@ async fn other_keys_are_refused_at_the_handshake() {
     assert!(matches!(error, ProtocolError::Mismatch { what: "the key set", .. }), "{error:?}");
     assert!(error.to_string().contains(&OTHER_KEYS.key_id().to_string()), "{error}");
     Connection::open(&client(&p2, None)).await.unwrap().health().await.unwrap();
+}
+
+/// An answer of many megabytes is one message, since its header goes with all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_answers_arrive_whole() {
+    let certificates = Certificates::new();
+    let p2 = P2::start(with_tls(&certificates)).await;
+    let channel = connect(client(&p2, Some(&certificates))).await.unwrap();
+    let requests = (0..3).map(|batch| Ok(Frame::new(&header(batch), rows(250))));
+    let answers: Vec<_> = channel.exchange(stream::iter(requests).boxed()).collect().await;
+    assert_eq!(answers.len(), 3);
+    for answer in answers {
+        let answer = answer.unwrap();
+        assert!(answer.bytes() > 50 << 20, "{}", answer.bytes());
+        assert_eq!(answer.open().unwrap().1.num_rows(), 250);
+    }
 }
 
 /// A round that P1 leaves takes its requests with it at once, and P2 goes on.

@@ -132,6 +132,9 @@ async fn a_p2_that_comes_back_goes_on() {
     p2.kill().await;
     let p2 = P2::start(again.clone()).await;
     multiply_and_check(&session, 6).await;
+    p2.kill().await;
+    let p2 = P2::start(again.clone()).await;
+    channel.health().await.unwrap();
 
     let mut p2 = Some(p2);
     let mut answers = channel.exchange(stream::iter((0..12).map(|batch| Ok(frame(batch)))).boxed());
