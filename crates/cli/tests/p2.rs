@@ -131,7 +131,7 @@ async fn signals_stop_it_with_status_zero() {
         multiply_and_check(&session(channel.clone()), 1).await;
         let (status, log) = p2.signal(signal);
         assert_eq!(status.code(), Some(0), "{log}");
-        for words in ["listening", "protocol=\"multiply\" batches=1", "stopped"] {
+        for words in ["listening", "protocol=\"multiply\" batches=1", "stopping", "stopped"] {
             assert!(log.contains(words), "{words} in {log}");
         }
         drop(channel);

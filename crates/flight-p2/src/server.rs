@@ -137,13 +137,12 @@ impl BoundServer {
         let (stop, stopping) = watch::channel(false);
         let service = P2Service::new(responder, config.batches_at_once, stopping);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).with_keepalive(Some(KEEPALIVE));
-        let shutdown = shutdown.shared();
+        let shutdown = shutdown.map(|()| info!("stopping")).shared();
         let asked = shutdown.clone();
         info!(address = %local_addr, tls = config.tls.is_some(), "listening");
         let serving = server.add_service(service.into_server()).serve_with_incoming_shutdown(incoming, shutdown);
         let patience = async {
             asked.await;
-            info!("stopping");
             tokio::time::sleep(config.grace).await;
         };
         tokio::pin!(serving);
