@@ -12,11 +12,15 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::utils::batches_to_flight_data;
 use arrow_flight::{Action, Criteria, FlightData, FlightDescriptor, Ticket};
 use futures::stream;
+use rand::CryptoRng;
 use support::*;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
-use veil_flight_p2::Terms;
+use veil_cells::{KeyId, Seed};
+use veil_flight_p2::{ServerConfig, Terms};
 use veil_protocols::{Frame, Header, Limits};
+use veil_slots::{Inbound, KeyHolder, Sample, SeededSlots};
+use zeroize::Zeroizing;
 
 const LIMITS: Limits = Limits { rows: 2, bytes: 300_000 };
 
@@ -133,6 +137,45 @@ async fn damaged_arrow_is_an_error() {
         }
     }
     assert_eq!(ask(&mut client, sound).await.unwrap(), 2);
+}
+
+/// A key holder with a bug.
+struct Broken;
+
+impl KeyHolder for Broken {
+    fn key_id(&self) -> KeyId {
+        KEYS.key_id()
+    }
+
+    fn open(&self, _: Inbound) -> Zeroizing<Vec<u64>> {
+        panic!("a bug")
+    }
+
+    fn seal(&self, _: &[u64], _: &mut dyn CryptoRng) -> SeededSlots {
+        panic!("a bug")
+    }
+
+    fn open_samples(&self, _: &[Sample]) -> Zeroizing<Vec<u64>> {
+        panic!("a bug")
+    }
+
+    fn seal_samples(&self, _: &[u64], _: &mut dyn CryptoRng) -> (Seed, Vec<u64>) {
+        panic!("a bug")
+    }
+}
+
+/// A bug in a protocol ends its round, says nothing of its cause, and leaves room for the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_does_not_leave_p2() {
+    let config = ServerConfig { batches_at_once: 1, ..anywhere() };
+    let p2 = P2::start_holder(config, Arc::new(Broken), Limits::default()).await;
+    let mut client = raw_client(&p2).await;
+    for _ in 0..3 {
+        let status = ask(&mut client, messages(LIFT, &frame(0))).await.unwrap_err();
+        assert_eq!(status.code(), Code::Internal, "{status:?}");
+        assert!(!status.message().contains("a bug"), "{status:?}");
+    }
+    client.do_action(Action::new("veil.health", "")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,7 +18,7 @@ use veil_flight_p2::{ClientConfig, ClientTls, FlightChannel, P2Server, ServerCon
 use veil_keys::{OwnerKeys, P2Keys};
 use veil_protocols::multiply::multiply;
 use veil_protocols::{Frame, Header, Limits, ProtocolError, Randomness, Responder, Session, catalog};
-use veil_slots::{L1, Sanitizer, Slots, plain};
+use veil_slots::{KeyHolder, L1, Sanitizer, Slots, plain};
 
 pub(crate) static KEYS: LazyLock<OwnerKeys> = LazyLock::new(|| OwnerKeys::generate(&mut StdRng::seed_from_u64(1)));
 pub(crate) static OTHER_KEYS: LazyLock<OwnerKeys> =
@@ -80,9 +80,13 @@ impl P2 {
     }
 
     pub(crate) async fn start_with(config: ServerConfig, keys: &OwnerKeys, limits: Limits) -> Self {
+        Self::start_holder(config, Arc::new(keys.p2()), limits).await
+    }
+
+    pub(crate) async fn start_holder(config: ServerConfig, holder: Arc<dyn KeyHolder>, limits: Limits) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let responder = Arc::new(Responder::new(Arc::new(keys.p2()), limits, Randomness::fixed(3)));
+        let responder = Arc::new(Responder::new(holder, limits, Randomness::fixed(3)));
         let bound = runtime.spawn(P2Server::bind(config, responder.clone())).await.unwrap().unwrap();
         let (address, url) = (bound.local_addr(), bound.url());
         let (stop, stopped) = oneshot::channel::<()>();
