@@ -8,6 +8,8 @@ mod encrypt;
 mod init;
 mod inspect;
 mod keygen;
+mod p2;
+mod p2_status;
 mod progress;
 mod sample;
 
@@ -33,6 +35,7 @@ enum Command {
     Encrypt(encrypt::Arguments),
     Inspect(inspect::Arguments),
     Decrypt(decrypt::Arguments),
+    P2(p2::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -42,20 +45,28 @@ Examples, from a CSV file to an encrypted one and back:
   veil keygen -o keys/
   veil encrypt patients.csv --declare patients.toml --keys keys/owner.keys -o patients.veil.parquet
   veil inspect patients.veil.parquet
-  veil decrypt patients.veil.parquet --keys keys/owner.keys -o back.csv";
+  veil decrypt patients.veil.parquet --keys keys/owner.keys -o back.csv
+
+The key holder's server, which the engine asks while it works on encrypted data:
+  veil p2 --keys keys/p2.keys --listen 127.0.0.1:50052";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
-    progress::handle_interrupts();
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // A server has its own way of stopping.
+    if !matches!(command, Command::P2(_)) {
+        progress::handle_interrupts();
+    }
+    let outcome = match command {
         Command::Init(arguments) => init::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Encrypt(arguments) => encrypt::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Decrypt(arguments) => decrypt::run(&arguments),
+        Command::P2(arguments) => p2::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match outcome {

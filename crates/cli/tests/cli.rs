@@ -182,7 +182,9 @@ fn the_demo_tells_its_story_and_proves_it() {
 #[test]
 fn help_has_examples() {
     let session = Session::new();
-    for command in [&[][..], &["init"], &["keygen"], &["encrypt"], &["inspect"], &["decrypt"]] {
+    for command in
+        [&[][..], &["init"], &["keygen"], &["encrypt"], &["inspect"], &["decrypt"], &["p2"], &["p2", "status"]]
+    {
         let text = session.succeed(&[command, &["--help"]].concat());
         assert!(text.contains("Example") && text.contains("veil "), "{text}");
     }

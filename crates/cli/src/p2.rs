@@ -1,0 +1,165 @@
+//! `veil p2`: the key holder's server.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use tokio::runtime::Runtime;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use veil_flight_p2::{P2Server, ServerConfig, ServerTls};
+use veil_keys::{KeyFile, P2Keys};
+use veil_protocols::{Limits, Randomness, Responder};
+
+use crate::{Outcome, p2_status};
+
+/// Run P2, the key holder: a server that answers the engine's rounds and sees masked numbers only
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  veil p2 --keys keys/p2.keys --listen 127.0.0.1:50052
+      on this machine, for trying out
+  veil p2 --keys keys/p2.keys --listen 0.0.0.0:50052 \\
+      --tls-cert p2.pem --tls-key p2.key --client-ca ca.pem
+      for others: P1 shows a certificate that ca.pem has signed
+  veil p2 status --url https://p2.example:50052 \\
+      --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key
+      whether it is well, and what it has done
+
+Ctrl-C or SIGTERM stops it once the rounds under way are answered."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Option<Serve>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Status(p2_status::Arguments),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// P2's keys, from `veil keygen`
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+    /// Where to listen; port 0 takes a free one. Without TLS, this machine only
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50052")]
+    listen: SocketAddr,
+    /// P2's certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "client_ca")]
+    tls_cert: Option<PathBuf>,
+    /// P2's private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The authority whose clients are let in, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+    /// The largest batch to take or give
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    max_batch_mib: u16,
+    /// How long rounds under way may take once P2 is to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    grace: u64,
+    /// Log every batch, not only every round
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Log as JSON, one object a line
+    #[arg(long, conflicts_with = "quiet")]
+    log_json: bool,
+    /// No log
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    veil_flight_p2::hide_caught_panics();
+    match (&arguments.command, &arguments.serve) {
+        (Some(Command::Status(status)), _) => p2_status::run(status),
+        (None, Some(serve)) => run_server(serve),
+        (None, None) => Err("`veil p2` needs --keys; see `veil p2 --help`".into()),
+    }
+}
+
+fn run_server(arguments: &Serve) -> Outcome {
+    let keys = P2Keys::load(&arguments.keys)?;
+    let key_id = keys.key_id();
+    log(arguments);
+    let limits = Limits { bytes: usize::from(arguments.max_batch_mib) << 20, ..Limits::default() };
+    let responder = Arc::new(Responder::new(Arc::new(keys), limits, Randomness::os()));
+    let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.client_ca) {
+        (Some(cert), Some(key), Some(client_ca)) => {
+            Some(ServerTls { cert: cert.clone(), key: key.clone(), client_ca: client_ca.clone() })
+        }
+        _ => None,
+    };
+    let grace = Duration::from_secs(arguments.grace);
+    let config = ServerConfig { tls, grace, ..ServerConfig::new(arguments.listen) };
+    let runtime = Runtime::new()?;
+    let outcome: Outcome = runtime.block_on(async {
+        // Before anyone can know that P2 is there.
+        let shutdown = shutdown_signal()?;
+        let server = P2Server::bind(config, responder).await?;
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "P2 for key set {key_id} listens on {}", server.url())?;
+        stdout.flush()?;
+        server.serve(shutdown).await?;
+        Ok(())
+    });
+    // Work that nobody waits for any more does not keep the program.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
+}
+
+/// Structured lines on standard error: veil's own, and what libraries warn about.
+fn log(arguments: &Serve) {
+    let level = if arguments.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO };
+    let filter = match arguments.quiet {
+        true => Targets::new(),
+        false => Targets::new().with_default(LevelFilter::WARN).with_target("veil_flight_p2", level),
+    };
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = match arguments.log_json {
+        true => lines.json().flatten_event(true).boxed(),
+        false => lines.compact().with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).boxed(),
+    };
+    // There is one already if the program runs twice in a process, as it does not.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+}
+
+/// The first Ctrl-C or SIGTERM; the second ends the program at once.
+#[cfg(unix)]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (asked, asking) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut asked = Some(asked);
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            match asked.take() {
+                Some(asked) => drop(asked.send(())),
+                None => std::process::exit(1),
+            }
+        }
+    });
+    Ok(async move { drop(asking.await) })
+}
+
+/// The first Ctrl-C.
+#[cfg(not(unix))]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
+}

@@ -1,0 +1,102 @@
+//! `veil p2 status`: whether P2 is well, and what it has done.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::runtime::Runtime;
+use veil_flight_p2::{ClientConfig, ClientTls, Connection};
+
+use crate::Outcome;
+
+/// Ask a running P2 whether it is well, and what it has done
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  veil p2 status --url http://127.0.0.1:50052
+  veil p2 status --url https://p2.example:50052 --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key")]
+pub(crate) struct Arguments {
+    /// Where P2 listens
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// The authority that P2's certificate comes from, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
+    tls_ca: Option<PathBuf>,
+    /// The certificate to show, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    tls_key: Option<PathBuf>,
+    /// The counters as Prometheus reads them, and nothing else
+    #[arg(long)]
+    prometheus: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let tls = match (&arguments.tls_ca, &arguments.tls_cert, &arguments.tls_key) {
+        (Some(ca), Some(cert), Some(key)) => Some(ClientTls { ca: ca.clone(), cert: cert.clone(), key: key.clone() }),
+        _ => None,
+    };
+    let config = ClientConfig { tls, ..ClientConfig::new(&arguments.url) };
+    let (health, metrics) = Runtime::new()?.block_on(async {
+        let connection = Connection::open(&config).await?;
+        Ok::<_, veil_protocols::ProtocolError>((connection.health().await?, connection.metrics().await?))
+    })?;
+    let mut stdout = std::io::stdout().lock();
+    if arguments.prometheus {
+        return Ok(write!(stdout, "{metrics}")?);
+    }
+    writeln!(stdout, "P2 at {} is {}, for key set {}", arguments.url, health.status, health.key_id)?;
+    Ok(write!(stdout, "\n{}", table(&metrics))?)
+}
+
+/// The counters, one protocol a line.
+fn table(metrics: &str) -> String {
+    const COLUMNS: [(&str, &str); 5] = [
+        ("batches_total", "batches"),
+        ("rows_total", "rows"),
+        ("received_bytes_total", "bytes in"),
+        ("sent_bytes_total", "bytes out"),
+        ("seconds_total", "seconds"),
+    ];
+    let mut protocols: BTreeMap<&str, [f64; COLUMNS.len()]> = BTreeMap::new();
+    for line in metrics.lines() {
+        let parsed = line.strip_prefix("veil_p2_").and_then(|line| {
+            let (name, rest) = line.split_once("{protocol=\"")?;
+            let (protocol, value) = rest.split_once("\"} ")?;
+            let column = COLUMNS.iter().position(|(known, _)| *known == name)?;
+            Some((protocol, column, value.parse::<f64>().ok()?))
+        });
+        if let Some((protocol, column, value)) = parsed {
+            protocols.entry(protocol).or_default()[column] = value;
+        }
+    }
+    let titles = COLUMNS.iter().map(|(_, title)| format!("{title:>14}")).collect::<String>();
+    let mut table = format!("{:<20}{titles}\n", "protocol");
+    for (protocol, [counts @ .., seconds]) in protocols {
+        let counts = counts.iter().map(|count| format!("{count:>14.0}")).collect::<String>();
+        table += &format!("{protocol:<20}{counts}{seconds:>14.2}\n");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use veil_protocols::Counters;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_protocol_and_its_counts() {
+        let counters = Counters::default();
+        counters.record("multiply", 5, 1000, 2000, std::time::Duration::from_millis(1500));
+        let table = table(&counters.prometheus());
+        let fields = |start: &str| -> Vec<&str> {
+            table.lines().find(|line| line.starts_with(start)).map(|line| line.split_whitespace().collect()).unwrap()
+        };
+        assert_eq!(fields("multiply"), ["multiply", "1", "5", "1000", "2000", "1.50"]);
+        assert_eq!(fields("lift "), ["lift", "0", "0", "0", "0", "0.00"]);
+    }
+}
