@@ -1,7 +1,8 @@
 //! Rounds: both parties on this machine, per slot.
 //!
-//! `cargo bench -p veil-protocols --bench protocols` prints a table. "core" is processor time of both parties together divided by
-//! the number of slots, so it is what one core would need; "clock" is what a person waits, on all cores.
+//! `cargo bench -p veil-flight-p2 --bench protocols [-- NAME..]` prints a table. "core" is processor time of both parties together
+//! divided by the number of slots, so it is what one core would need; "clock" is what a person waits, on all cores. The last rows
+//! are the baseline: comparisons through ciphertext-by-ciphertext products, with `fhe`'s own calls.
 
 #![allow(
     missing_docs,
@@ -10,9 +11,14 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
+#[path = "../crates/flight-p2/tests/support/mod.rs"]
+mod support;
+
 use std::sync::Arc;
 use std::time::Instant;
 
+use fhe::bfv::{BfvParametersBuilder, Ciphertext, Encoding, Plaintext, RelinearizationKey, SecretKey};
+use fhe_traits::{FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Width};
@@ -23,7 +29,7 @@ use veil_protocols::{
     Channel, InProcess, Limits, Randomness, Responder, Session, and, compare_exact, lift, lower, multiply, slot_sum,
     truncate, zero_test,
 };
-use veil_slots::{DEGREE, L1, Slots, plain};
+use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Slots, plain};
 
 /// Processor seconds of this process so far.
 fn processor_seconds() -> f64 {
@@ -139,10 +145,60 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
     show!("zero_test", zero_test::zero_test(session, a[..2].to_vec()));
 }
 
+/// The comparison done as the paper does it, as far as it can be in BFV: for each of the two numbers a distance is squared and a
+/// degree-2 polynomial evaluated, two ciphertext products with relinearisation; P2 opens both and returns the sign.
+fn baseline() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let mut builder = BfvParametersBuilder::new();
+    let parameters =
+        builder.set_degree(DEGREE).set_plaintext_modulus(PLAIN_MODULUS).set_moduli(&PRIMES).build_arc().unwrap();
+    let key = SecretKey::random(&parameters, &mut rng);
+    let relinearization = RelinearizationKey::new(&key, &mut rng).unwrap();
+    let encode = |value: u64| Plaintext::try_encode(&[value; DEGREE], Encoding::simd(), &parameters).unwrap();
+    let differences: [Ciphertext; 2] = [3, 5].map(|value| key.try_encrypt(&encode(value), &mut rng).unwrap());
+    let (a, b, c) = (encode(7), encode(11), encode(13));
+    let square = |value: &Ciphertext| {
+        let mut product = value * value;
+        relinearization.relinearizes(&mut product).unwrap();
+        product
+    };
+    let polynomial = |difference: &Ciphertext| {
+        let distance = square(difference);
+        &(&(&square(&distance) * &a) + &(&distance * &b)) + &c
+    };
+    let open = |value: &Ciphertext| {
+        let opened: Plaintext = key.try_decrypt(value).unwrap();
+        Vec::<u64>::try_decode(&opened, Encoding::simd()).unwrap()
+    };
+    let (started, processor) = (Instant::now(), processor_seconds());
+    let mut comparisons = 0;
+    while started.elapsed().as_secs_f64() < 5.0 {
+        let [first, second] = differences.each_ref().map(|difference| open(&polynomial(difference)));
+        assert_eq!((first[0], second[0]), (7 * 81 + 11 * 9 + 13, 7 * 625 + 11 * 25 + 13));
+        let sign: Vec<u64> = first.iter().zip(&second).map(|(first, second)| u64::from(first < second)).collect();
+        let reply = Plaintext::try_encode(&sign, Encoding::simd(), &parameters).unwrap();
+        let reply: Ciphertext = key.try_encrypt(&reply, &mut rng).unwrap();
+        std::hint::black_box(reply);
+        comparisons += DEGREE;
+    }
+    let comparisons = comparisons as f64;
+    let core = (processor_seconds() - processor) / comparisons * 1e6;
+    let clock = started.elapsed().as_secs_f64() / comparisons * 1e6;
+    println!("| baseline: comparison by polynomials | none | {core:.2} | {clock:.2} | 108 | 27 |");
+}
+
 fn main() {
-    let owner = OwnerKeys::generate(&mut StdRng::seed_from_u64(1));
-    let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os()));
     println!("| protocol | channel | core, µs | clock, µs | bytes up | bytes down |\n|---|---|---|---|---|---|");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(all("in process", Arc::new(InProcess::new(responder)), &owner));
+    runtime.block_on(async {
+        let responder = Arc::new(Responder::new(Arc::new(support::KEYS.p2()), Limits::default(), Randomness::os()));
+        all("in process", Arc::new(InProcess::new(responder)), &support::KEYS).await;
+        let certificates = support::Certificates::new();
+        let p2 = support::P2::start(support::with_tls(&certificates)).await;
+        let channel = support::connect(support::client(&p2, Some(&certificates))).await.unwrap();
+        all("Flight, mutual TLS", Arc::new(channel), &support::KEYS).await;
+    });
+    if wanted("baseline") {
+        baseline();
+    }
 }
