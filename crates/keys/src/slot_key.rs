@@ -78,11 +78,10 @@ impl SlotKey {
 
     /// Decrypts what P1 sanitised.
     pub fn open(&self, ciphertext: Inbound) -> Zeroizing<Vec<u64>> {
-        let [c0, c1] = ciphertext.into_components();
-        let mut product = c1.into_points();
-        product.mul_prepared(&self.prepared);
-        let mut phase = product.into_coefficients();
+        let [c0, mut phase] = ciphertext.into_components();
+        phase.mul_prepared(&self.prepared);
         phase.add(&c0);
+        let mut phase = phase.into_coefficients();
         let coefficients = round_phase([phase.limb(0), phase.limb(1)], &TWO_PRIMES);
         phase.zeroize();
         Zeroizing::new(slots_of_coefficients(coefficients))
@@ -333,11 +332,10 @@ mod tests {
             let outbound = sanitizer.sanitize(&product, &[], &mut rng).unwrap();
             assert_eq!(*key.open(Inbound::parse(outbound.as_bytes()).unwrap()), message, "it is the same message");
             let [c0, c1] = Inbound::parse(outbound.as_bytes()).unwrap().into_components();
-            let upscale = |component: Residues<_>| {
-                let mut component = component;
+            let upscale = |mut component: Residues<Points>| {
                 component.scale(PRIMES[2] as i64);
                 component.scale(PRIMES[3] as i64);
-                component.into_points()
+                component
             };
             let (c0, c1) = (upscale(c0), upscale(c1));
             let quotient = pointwise_quotient(c1.limb(0), fresh.components()[1].limb(0), PRIMES[0]);

@@ -8,7 +8,7 @@
 //! Up to three bits ride in one ciphertext. P2 sees a uniform number below `2^bits`.
 
 use rand::{CryptoRng, RngCore};
-use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, L2, Offset, Outbound, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, L2, Offset, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -22,7 +22,7 @@ pub const MAX_BITS: usize = 3;
 
 message! {
     /// The masked bits, and which products are wanted.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `sum_i 2^i (b_i xor f_i)`.
         bits: C,
         /// How many bits there are.
@@ -34,9 +34,9 @@ message! {
 
 message! {
     /// Products over the wanted subsets, in order of their bit masks.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// One ciphertext a subset.
-        products: Vec<SeededSlots>,
+        products: Vec<C>,
     }
 }
 
@@ -62,9 +62,14 @@ impl Protocol for And {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let bits = holder.open(query.bits);
         let product =
             |subset: u32| -> Vec<u64> { bits.iter().map(|bits| u64::from(*bits as u32 & subset == subset)).collect() };
@@ -123,12 +128,12 @@ pub fn ask(input: Products, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbo
 }
 
 /// P1 undoes the flips.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Vec<Slots<L1>>, ProtocolError> {
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Vec<Slots<L1>>, ProtocolError> {
     let sets: Vec<u32> = subsets(asked.count, asked.asked).collect();
     if sets.len() != answer.products.len() {
         return Err(ProtocolError::Malformed(format!("{} products instead of {}", answer.products.len(), sets.len())));
     }
-    let products = answer.products.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    let products = answer.products;
     let combine = |set: &u32| {
         // The coefficient of the product over `subset`: the others' flips, and the signs of its own.
         let coefficient = |subset: u32| -> Vec<u64> {

@@ -13,7 +13,9 @@
 //! octaves lets it. One multiplier for many values would give ratios away: each slot has its own.
 
 use rand::{CryptoRng, RngCore};
-use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, Offset, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain};
+use veil_slots::{
+    DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Offset, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain,
+};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -30,7 +32,7 @@ const LOWEST_OCTAVE: u64 = 3;
 
 message! {
     /// The blinded differences.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `y = r sigma odd + r'`.
         y: C,
     }
@@ -38,13 +40,13 @@ message! {
 
 message! {
     /// Signs and products.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// `s = [y < 0]`.
-        sign: SeededSlots,
+        sign: C,
         /// `y`.
-        y: SeededSlots,
+        y: C,
         /// `s y`.
-        product: SeededSlots,
+        product: C,
     }
 }
 
@@ -64,9 +66,14 @@ impl Protocol for CompareAndSelect {
     };
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let y = holder.open(query.y);
         let sign: Vec<u64> = y.iter().map(|y| u64::from(*y > PLAIN_MODULUS / 2)).collect();
         let product: Vec<u64> = y.iter().zip(&sign).map(|(y, sign)| y * sign).collect();
@@ -139,8 +146,8 @@ pub fn ask(pair: Pair, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>)
 }
 
 /// P1 takes the blinds off.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Selected, ProtocolError> {
-    let (sign, y, product) = (answer.sign.expand()?, answer.y.expand()?, answer.product.expand()?);
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Selected, ProtocolError> {
+    let (sign, y, product) = (answer.sign, answer.y, answer.product);
     let half = plain::inverse(2);
     let mut inverse = asked.multiplier;
     plain::invert_all(&mut inverse);

@@ -10,7 +10,7 @@
 //! and exact conversions need.
 
 use rand::CryptoRng;
-use veil_slots::{Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots};
+use veil_slots::{Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots};
 
 use crate::digits::{self, Folding, Order};
 use crate::message::message;
@@ -25,7 +25,7 @@ pub(crate) const BITS: u32 = 48;
 
 message! {
     /// The masked vector.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `x + rho`.
         masked: C,
     }
@@ -33,9 +33,9 @@ message! {
 
 message! {
     /// The digits of the masked vector.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// Thermometers, most significant digit first.
-        digits: Vec<SeededSlots>,
+        digits: Vec<C>,
     }
 }
 
@@ -52,9 +52,14 @@ impl Protocol for LessThan {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         Ok(Answer { digits: digits::thermometers(&holder.open(query.masked), BITS, holder, rng) })
     }
 }
@@ -79,11 +84,11 @@ pub fn ask(input: Masked, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outboun
 }
 
 /// P1 picks from the digits; they are yet to be folded.
-pub(crate) fn finish(asked: Asked, answer: Answer) -> Result<Vec<Order>, ProtocolError> {
+pub(crate) fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Vec<Order>, ProtocolError> {
     if answer.digits.len() != digits::ciphertexts(BITS) {
         return Err(ProtocolError::Malformed(format!("{} digits", answer.digits.len())));
     }
-    let replies = answer.digits.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    let replies = answer.digits;
     digits::orders(&asked.0, BITS, &replies)
 }
 

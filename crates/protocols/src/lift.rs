@@ -13,7 +13,7 @@
 
 use rand::{CryptoRng, RngCore};
 use veil_cells::{CellArray, CellView, KeyId, MESSAGE_BITS, NOISE_BITS, phase_of_message};
-use veil_slots::{DEGREE, Factor, KeyHolder, L1, Offset, PLAIN_MODULUS, Sample, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Factor, Fresh, KeyHolder, L1, Offset, PLAIN_MODULUS, Sample, SeededSlots, Slots, plain};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, lift_affine, samples};
@@ -39,9 +39,9 @@ message! {
 
 message! {
     /// The same numbers in slots.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// `x + rho`.
-        masked: SeededSlots,
+        masked: C,
     }
 }
 
@@ -61,9 +61,14 @@ impl Protocol for Lift {
     };
     type Query = Query;
     type Received = Query;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let samples = samples::decode(&query.seeds, &query.places, &query.bodies)?;
         let mut values = holder.open_samples(&samples);
         for value in values.iter_mut() {
@@ -115,20 +120,18 @@ pub fn ask(rows: Rows, asker: &mut Asker<'_>) -> Result<(Asked, Query), Protocol
 }
 
 /// P1 takes the masks off.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L1>, ProtocolError> {
-    let mut slots = answer.masked.expand()?.raised();
-    slots.sub_clear(&Offset::new(&asked.mask));
-    match asked.present {
-        None => Ok(slots),
-        Some(present) => {
-            // Zero where there is no value: picked from the fresh answer, so that the level stays one.
-            let bits: Vec<u64> = present.iter().map(|present| u64::from(*present)).collect();
-            let kept: Vec<u64> = asked.mask.iter().zip(&bits).map(|(mask, bit)| mask * bit).collect();
-            let mut slots = answer.masked.expand()?.times(&Factor::new(&bits));
-            slots.sub_clear(&Offset::new(&kept));
-            Ok(slots)
-        }
-    }
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L1>, ProtocolError> {
+    let Some(present) = asked.present else {
+        let mut slots = answer.masked.raised();
+        slots.sub_clear(&Offset::new(&asked.mask));
+        return Ok(slots);
+    };
+    // Zero where there is no value.
+    let bits: Vec<u64> = present.iter().map(|present| u64::from(*present)).collect();
+    let kept: Vec<u64> = asked.mask.iter().zip(&bits).map(|(mask, bit)| mask * bit).collect();
+    let mut slots = answer.masked.times(&Factor::new(&bits));
+    slots.sub_clear(&Offset::new(&kept));
+    Ok(slots)
 }
 
 /// One round for many chunks of rows.

@@ -43,11 +43,11 @@ message! {
 
 message! {
     /// The phases in two halves.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// `p >> 32`.
-        high: SeededSlots,
+        high: C,
         /// `p mod 2^32`.
-        low: SeededSlots,
+        low: C,
     }
 }
 
@@ -67,9 +67,14 @@ impl Protocol for LiftAffine {
     };
     type Query = Query;
     type Received = Query;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let phases = holder.open_samples(&samples::decode(&query.seeds, &query.places, &query.bodies)?);
         let high: Vec<u64> = phases.iter().map(|phase| phase >> 32).collect();
         let low: Vec<u64> = phases.iter().map(|phase| phase & 0xffff_ffff).collect();
@@ -230,7 +235,7 @@ pub async fn lift_affine(session: &Session, chunks: Vec<Rows>) -> Result<Vec<Slo
                 let (seeds, places, bodies) = samples::encode(&samples);
                 Ok(((), Query { seeds, places, bodies }))
             },
-            |(), answer| Ok((answer.high.expand()?, answer.low.expand()?)),
+            |(), answer| Ok((answer.high, answer.low)),
         )
         .await?
         .into_iter();

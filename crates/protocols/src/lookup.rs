@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rand::CryptoRng;
 use rand::seq::SliceRandom;
-use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -30,7 +30,7 @@ pub const MAX_DOMAIN: usize = 1024;
 
 message! {
     /// Candidates, blinded.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `r_p (x - pi(p))`, one ciphertext a candidate.
         candidates: Vec<C>,
     }
@@ -38,9 +38,9 @@ message! {
 
 message! {
     /// Which candidates are zero.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// One ciphertext of bits a candidate.
-        zeros: Vec<SeededSlots>,
+        zeros: Vec<C>,
     }
 }
 
@@ -61,9 +61,14 @@ impl Protocol for Lookup {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let zeros = query.candidates.into_iter().map(|candidate| {
             let values = holder.open(candidate);
             holder.seal(&values.iter().map(|value| u64::from(*value == 0)).collect::<Vec<_>>(), rng)
@@ -155,11 +160,11 @@ pub fn ask(group: Group, asker: &mut Asker<'_>) -> Result<(Group, Query<Outbound
 }
 
 /// P1 sums what the group contributes to each table.
-pub fn finish(group: Group, answer: Answer) -> Result<Vec<Slots<L1>>, ProtocolError> {
+pub fn finish(group: Group, answer: Answer<Fresh>) -> Result<Vec<Slots<L1>>, ProtocolError> {
     if answer.zeros.len() != group.places.len() {
         return Err(ProtocolError::Malformed(format!("{} of {} candidates", answer.zeros.len(), group.places.len())));
     }
-    let zeros = answer.zeros.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    let zeros = answer.zeros;
     let sum = |table: &Table| {
         let values = |places: &Vec<u16>| -> Vec<u64> {
             places.iter().enumerate().map(|(slot, place)| table.at((*place).into(), slot)).collect()

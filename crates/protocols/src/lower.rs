@@ -26,7 +26,7 @@ pub const MAX_LANES: usize = 32;
 
 message! {
     /// The masked lanes.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `x + rho`, one ciphertext a lane.
         lanes: Vec<C>,
         /// How many slots are rows.
@@ -62,6 +62,7 @@ impl Protocol for Lower {
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;
+    type Reply = Answer;
 
     fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
         let lanes: Vec<_> = query.lanes.into_iter().map(|lane| holder.open(lane)).collect();

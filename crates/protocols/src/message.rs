@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
-use veil_slots::{Inbound, OUTBOUND_BYTES, Outbound, SEEDED_BYTES, SeededSlots};
+use veil_slots::{Fresh, Inbound, OUTBOUND_BYTES, Outbound, SEEDED_BYTES, SeededSlots};
 
 use crate::ProtocolError;
 
@@ -108,9 +108,11 @@ fn malformed(why: &str) -> ProtocolError {
 impl Column for Outbound {}
 impl Column for Inbound {}
 impl Column for SeededSlots {}
+impl Column for Fresh {}
 impl Column for Vec<Outbound> {}
 impl Column for Vec<Inbound> {}
 impl Column for Vec<SeededSlots> {}
+impl Column for Vec<Fresh> {}
 impl Column for Vec<u8> {}
 impl Column for Vec<u64> {}
 impl Column for u32 {
@@ -168,9 +170,9 @@ impl ReceiveColumn for Inbound {
     }
 }
 
-impl ReceiveColumn for SeededSlots {
+impl ReceiveColumn for Fresh {
     fn read(array: &dyn Array, row: usize) -> Result<Self, ProtocolError> {
-        Ok(SeededSlots::from_bytes(bytes_at(array, row)?.to_vec()))
+        Ok(Fresh::parse(bytes_at(array, row)?)?)
     }
 }
 
@@ -184,13 +186,13 @@ impl ReceiveColumn for Vec<Inbound> {
     }
 }
 
-impl ReceiveColumn for Vec<SeededSlots> {
+impl ReceiveColumn for Vec<Fresh> {
     fn read(array: &dyn Array, row: usize) -> Result<Self, ProtocolError> {
         let bytes = bytes_at(array, row)?;
         if !bytes.len().is_multiple_of(SEEDED_BYTES) {
             return Err(malformed("a list of ciphertexts has the wrong length"));
         }
-        Ok(bytes.chunks_exact(SEEDED_BYTES).map(|bytes| SeededSlots::from_bytes(bytes.to_vec())).collect())
+        bytes.chunks_exact(SEEDED_BYTES).map(|bytes| Ok(Fresh::parse(bytes)?)).collect()
     }
 }
 
@@ -217,24 +219,25 @@ impl ReceiveColumn for u32 {
     }
 }
 
-/// Writes a message down: a struct whose fields are its columns. A query has a type parameter for its ciphertexts, which are
-/// [`Outbound`] where it is sent and [`Inbound`] where it is received.
+/// Writes a message down: a struct whose fields are its columns. Its type parameter stands for ciphertexts, which have one type where
+/// they are sent and another where they are received: queries go from [`Outbound`] to [`Inbound`], answers from
+/// [`SeededSlots`] to [`Fresh`].
 macro_rules! message {
-    ($(#[$doc:meta])* $name:ident<$c:ident> { $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ }) => {
+    ($(#[$doc:meta])* $name:ident<$c:ident: $sent:ident => $received:ident> { $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ }) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name<$c> { $($(#[$field_doc])* pub $field: $type,)+ }
 
-        $crate::message::message!(@message $name, veil_slots::Outbound, $c, $($field: $type,)+);
-        $crate::message::message!(@message $name, veil_slots::Inbound, $c, $($field: $type,)+);
+        $crate::message::message!(@message $name, veil_slots::$sent, $c, $($field: $type,)+);
+        $crate::message::message!(@message $name, veil_slots::$received, $c, $($field: $type,)+);
 
-        impl $crate::message::Sendable for $name<veil_slots::Outbound> {
+        impl $crate::message::Sendable for $name<veil_slots::$sent> {
             fn columns(rows: &[Self]) -> Vec<arrow::array::ArrayRef> {
                 vec![$($crate::message::SendColumn::array(rows.iter().map(|row| &row.$field)),)+]
             }
         }
 
-        impl $crate::message::Receive for $name<veil_slots::Inbound> {
+        impl $crate::message::Receive for $name<veil_slots::$received> {
             fn read(batch: &arrow::array::RecordBatch, row: usize) -> Result<Self, $crate::ProtocolError> {
                 let mut columns = batch.columns().iter();
                 Ok(Self { $($field: $crate::message::read_next(&mut columns, row)?,)+ })

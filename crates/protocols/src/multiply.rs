@@ -7,7 +7,7 @@
 //! ```
 
 use rand::CryptoRng;
-use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, Offset, Outbound, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Offset, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -18,7 +18,7 @@ pub struct Multiply;
 
 message! {
     /// `x + a` and `y + b`.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// The first factor, masked.
         x: C,
         /// The second factor, masked.
@@ -28,13 +28,13 @@ message! {
 
 message! {
     /// Both, fresh, and their product.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// `x + a`.
-        x: SeededSlots,
+        x: C,
         /// `y + b`.
-        y: SeededSlots,
+        y: C,
         /// `(x + a)(y + b)`.
-        product: SeededSlots,
+        product: C,
     }
 }
 
@@ -51,9 +51,14 @@ impl Protocol for Multiply {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let (x, y) = (holder.open(query.x), holder.open(query.y));
         let product: Vec<u64> = x.iter().zip(y.iter()).map(|(x, y)| plain::mul(*x, *y)).collect();
         Ok(Answer { x: holder.seal(&x, rng), y: holder.seal(&y, rng), product: holder.seal(&product, rng) })
@@ -75,12 +80,12 @@ pub fn ask((x, y): (Slots<L1>, Slots<L1>), asker: &mut Asker<'_>) -> Result<(Ask
 }
 
 /// P1 takes the masks off.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L1>, ProtocolError> {
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L1>, ProtocolError> {
     let Asked { a, b } = asked;
-    let (x, y) = (answer.x.expand()?, answer.y.expand()?);
+    let (x, y) = (answer.x, answer.y);
     let minus = |values: &[u64]| Factor::new(&values.iter().map(|value| plain::neg(*value)).collect::<Vec<_>>());
     let ab: Vec<u64> = a.iter().zip(&b).map(|(a, b)| plain::mul(*a, *b)).collect();
-    let mut product = answer.product.expand()?.raised();
+    let mut product = answer.product.raised();
     product.add_clear(&Offset::new(&ab));
     if let Some(cross) = Slots::dot([(&x, &minus(&b)), (&y, &minus(&a))]) {
         product.add(&cross);

@@ -50,7 +50,7 @@ impl Purpose {
 
 message! {
     /// The masked aggregate.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `x + rho`.
         masked: C,
         /// How many slots to open, from the first.
@@ -90,6 +90,7 @@ impl Protocol for Open {
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;
+    type Reply = Answer;
 
     fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, _: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
         let mut values = holder.open(query.masked).to_vec();

@@ -22,8 +22,10 @@ pub trait Protocol: 'static {
     type Query: Sendable;
     /// The same row as P2 receives it.
     type Received: Receive + Workload;
-    /// The row that comes back.
-    type Answer: Sendable + Receive;
+    /// The row that P2 sends back.
+    type Answer: Sendable;
+    /// The same row as P1 receives it.
+    type Reply: Receive;
 
     /// P2's half.
     fn answer(

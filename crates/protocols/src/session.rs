@@ -109,7 +109,7 @@ impl Session {
         inputs: Vec<I>,
         weight: usize,
         ask: impl Fn(I, &mut Asker<'_>) -> Result<(W, P::Query), ProtocolError> + Send + Sync + 'static,
-        finish: impl Fn(W, P::Answer) -> Result<O, ProtocolError> + Send + Sync + 'static,
+        finish: impl Fn(W, P::Reply) -> Result<O, ProtocolError> + Send + Sync + 'static,
     ) -> Result<Vec<O>, ProtocolError>
     where
         I: Send + 'static,
@@ -188,13 +188,13 @@ fn finish_batch<P: Protocol, W: Send, O: Send>(
     asked: &Header,
     waiting: Vec<W>,
     answer: Frame,
-    finish: &(impl Fn(W, P::Answer) -> Result<O, ProtocolError> + Sync),
+    finish: &(impl Fn(W, P::Reply) -> Result<O, ProtocolError> + Sync),
 ) -> Result<Vec<O>, ProtocolError> {
     let (header, batch) = answer.open()?;
     if header != *asked || batch.num_rows() != waiting.len() {
         return Err(ProtocolError::Malformed("P2's answer belongs to another question".to_owned()));
     }
-    P::Answer::check(&batch)?;
+    P::Reply::check(&batch)?;
     let work: Vec<(usize, W)> = waiting.into_iter().enumerate().collect();
-    work.into_par_iter().map(|(row, waiting)| finish(waiting, P::Answer::read(&batch, row)?)).collect()
+    work.into_par_iter().map(|(row, waiting)| finish(waiting, P::Reply::read(&batch, row)?)).collect()
 }

@@ -8,7 +8,7 @@
 //! (The sum is also the degree times coefficient 0 of the plaintext, so that no rotation is ever needed.)
 
 use rand::CryptoRng;
-use veil_slots::{DEGREE, Inbound, KeyHolder, L0, L1, Outbound, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, L1, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -19,7 +19,7 @@ pub struct SlotSum;
 
 message! {
     /// The masked vector.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `x + rho`.
         masked: C,
     }
@@ -27,9 +27,9 @@ message! {
 
 message! {
     /// The masked sum.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// `sum (x + rho)` in every slot.
-        sum: SeededSlots,
+        sum: C,
     }
 }
 
@@ -46,9 +46,14 @@ impl Protocol for SlotSum {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let sum = holder.open(query.masked).iter().fold(0, |sum, value| plain::add(sum, *value));
         Ok(Answer { sum: holder.seal(&[sum; DEGREE], rng) })
     }
@@ -66,8 +71,8 @@ pub fn ask(slots: Slots<L1>, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outb
 }
 
 /// P1 takes the mask off.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Slots<L0>, ProtocolError> {
-    let mut sum: Slots<L0> = answer.sum.expand()?.into();
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L0>, ProtocolError> {
+    let mut sum: Slots<L0> = answer.sum.into();
     sum.add_constant(plain::neg(asked.0));
     Ok(sum)
 }

@@ -12,7 +12,7 @@
 //! `w + t` in the place of `w`.
 
 use rand::CryptoRng;
-use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Offset, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Offset, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain};
 
 use crate::and::{self, Products};
 use crate::digits::{self, Folding, Order};
@@ -27,7 +27,7 @@ pub struct Truncate;
 
 message! {
     /// The masked vector.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `x + rho`.
         masked: C,
         /// Bits to drop.
@@ -37,13 +37,13 @@ message! {
 
 message! {
     /// Quotient and digits of the masked vector.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// `w_hi`.
-        high: SeededSlots,
+        high: C,
         /// Whether `w_lo + t_lo` carries.
-        carry: SeededSlots,
+        carry: C,
         /// Thermometers of `w_lo`, `(w + t)_lo` and `w_hi`.
-        digits: Vec<SeededSlots>,
+        digits: Vec<C>,
     }
 }
 
@@ -71,9 +71,14 @@ impl Protocol for Truncate {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let shift = checked(query.shift)?;
         let low = (1 << shift) - 1;
         let w = holder.open(query.masked);
@@ -137,21 +142,21 @@ pub fn ask(mut dividend: Dividend, asker: &mut Asker<'_>) -> Result<(Asked, Quer
 }
 
 /// P1 picks from the digits.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Parts, ProtocolError> {
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Parts, ProtocolError> {
     let Asked { mask, shift } = asked;
     if answer.digits.len() != digits_of(shift) {
         return Err(ProtocolError::Malformed(format!("{} digits", answer.digits.len())));
     }
-    let replies = answer.digits.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    let replies = answer.digits;
     let (low, rest) = replies.split_at(digits::ciphertexts(shift));
     let (wrapped_low, high_digits) = rest.split_at(digits::ciphertexts(shift));
     let mask_low: Vec<u64> = mask.iter().map(|mask| mask & ((1 << shift) - 1)).collect();
     let mask_high: Vec<u64> = mask.iter().map(|mask| mask >> shift).collect();
-    let mut high = answer.high.expand()?.raised();
+    let mut high = answer.high.raised();
     high.sub_clear(&Offset::new(&mask_high));
     Ok(Parts {
         high,
-        carry: answer.carry.expand()?.raised(),
+        carry: answer.carry.raised(),
         low: digits::orders(&mask_low, shift, low)?,
         wrapped_low: digits::orders(&mask_low, shift, wrapped_low)?,
         high_digits: digits::orders(&mask_high, BITS - shift, high_digits)?,

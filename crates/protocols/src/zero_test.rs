@@ -9,7 +9,7 @@
 //! Sending `r x` would be cheaper, and would show P2 which slots are zero; dummies in secret order hide that only in part.
 
 use rand::CryptoRng;
-use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots, plain};
 
 use crate::less_than::BITS;
 use crate::message::message;
@@ -21,7 +21,7 @@ pub struct ZeroTest;
 
 message! {
     /// The masked vector.
-    Query<C> {
+    Query<C: Outbound => Inbound> {
         /// `x + rho`.
         masked: C,
     }
@@ -29,9 +29,9 @@ message! {
 
 message! {
     /// The digits of the masked vector.
-    Answer {
+    Answer<C: SeededSlots => Fresh> {
         /// Thermometers, most significant digit first.
-        digits: Vec<SeededSlots>,
+        digits: Vec<C>,
     }
 }
 
@@ -48,9 +48,14 @@ impl Protocol for ZeroTest {
     const LEAKAGE: Leakage = Leakage::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
-    type Answer = Answer;
+    type Answer = Answer<SeededSlots>;
+    type Reply = Answer<Fresh>;
 
-    fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
+    fn answer(
+        query: Query<Inbound>,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Answer<SeededSlots>, ProtocolError> {
         Ok(Answer { digits: digits::thermometers(&holder.open(query.masked), BITS, holder, rng) })
     }
 }
@@ -67,11 +72,11 @@ pub fn ask(slots: Slots<L1>, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outb
 }
 
 /// P1 picks from the digits: which are equal, yet to be multiplied.
-pub fn finish(asked: Asked, answer: Answer) -> Result<Vec<Slots<L1>>, ProtocolError> {
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Vec<Slots<L1>>, ProtocolError> {
     if answer.digits.len() != digits::ciphertexts(BITS) {
         return Err(ProtocolError::Malformed(format!("{} digits", answer.digits.len())));
     }
-    let replies = answer.digits.iter().map(SeededSlots::expand).collect::<Result<Vec<_>, _>>()?;
+    let replies = answer.digits;
     let orders = digits::orders(&asked.0, BITS, &replies)?;
     Ok(orders.into_iter().filter_map(|order| order.equal).collect())
 }

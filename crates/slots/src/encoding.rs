@@ -31,7 +31,7 @@ pub struct Factor(pub(crate) Residues<Points>);
 impl Factor {
     /// Encodes numbers below `t`; missing slots are zero.
     pub fn new(values: &[u64]) -> Self {
-        Self(lifted(&coefficients_of_slots(values)).into_points())
+        Self(lifted(&coefficients_of_slots(values), LIMBS).into_points())
     }
 }
 
@@ -46,19 +46,23 @@ impl Offset {
     }
 }
 
-/// Coefficients modulo `t`, as the nearest to zero, modulo every ciphertext prime.
-fn lifted(coefficients: &[u64]) -> Residues<Coefficients> {
+/// Coefficients modulo `t`, as the nearest to zero, modulo the first ciphertext primes.
+fn lifted(coefficients: &[u64], limbs: usize) -> Residues<Coefficients> {
     let mut words = buffers::take();
-    for prime in PRIMES {
+    for prime in &PRIMES[..limbs] {
         let shift = prime - PLAIN_MODULUS;
         words.extend(coefficients.iter().map(|c| *c + shift * u64::from(*c > PLAIN_MODULUS / 2)));
     }
     Residues::from_words(words)
 }
 
-/// `-q` modulo `t`.
-static MINUS_Q: LazyLock<u64> =
-    LazyLock::new(|| plain::neg(PRIMES.iter().fold(1, |product, prime| plain::mul(product, prime % PLAIN_MODULUS))));
+/// Minus the product of the first primes, modulo `t`: of none of them, of one, and so on to all.
+static MINUS_Q: LazyLock<[u64; LIMBS + 1]> = LazyLock::new(|| {
+    std::array::from_fn(|limbs| {
+        let product = PRIMES[..limbs].iter().fold(1, |product, prime| plain::mul(product, prime % PLAIN_MODULUS));
+        plain::neg(product)
+    })
+});
 
 /// `1/t` modulo each prime.
 static T_INVERSE: LazyLock<[u64; LIMBS]> =
@@ -66,9 +70,14 @@ static T_INVERSE: LazyLock<[u64; LIMBS]> =
 
 /// `round(q m / t)` modulo every ciphertext prime: with `r = q m mod t` nearest to zero it is `(q m - r) / t`, hence `-r / t`
 /// modulo `q`.
-pub fn scaled_up(mut coefficients: Vec<u64>) -> Residues<Coefficients> {
-    coefficients.iter_mut().for_each(|c| *c = plain::mul(*c, *MINUS_Q));
-    let mut residues = lifted(&coefficients);
+pub fn scaled_up(coefficients: Vec<u64>) -> Residues<Coefficients> {
+    scaled_up_modulo(coefficients, LIMBS)
+}
+
+/// The same where `q` is the product of the first primes alone.
+pub(crate) fn scaled_up_modulo(mut coefficients: Vec<u64>, limbs: usize) -> Residues<Coefficients> {
+    coefficients.iter_mut().for_each(|c| *c = plain::mul(*c, MINUS_Q[limbs]));
+    let mut residues = lifted(&coefficients, limbs);
     for ((limb, words), inverse) in residues.limbs_mut().zip(*T_INVERSE) {
         limb.modulus.scalar_mul_vec(words, inverse);
     }
@@ -77,7 +86,7 @@ pub fn scaled_up(mut coefficients: Vec<u64>) -> Residues<Coefficients> {
 
 /// The same for a constant polynomial: one residue a prime.
 pub(crate) fn scaled_up_constant(value: u64) -> [u64; LIMBS] {
-    let minus_r = plain::centred(plain::mul(value, *MINUS_Q));
+    let minus_r = plain::centred(plain::mul(value, MINUS_Q[LIMBS]));
     std::array::from_fn(|limb| {
         let reduced = minus_r.rem_euclid(PRIMES[limb] as i64) as u64;
         LIMB[limb].modulus.mul(reduced, T_INVERSE[limb])

@@ -45,14 +45,15 @@ pub(crate) const VARIANCE: usize = 10;
 /// Flooding is uniform and at least `2^40` times the noise it hides.
 pub const FLOOD_BITS: i32 = 40;
 
-/// The flood is uniform in `[-FLOOD_STEPS * 2^118, FLOOD_STEPS * 2^118)`: 94 % of `q / 2t`, the noise that still decrypts. One
-/// size for all ciphertexts, so that P2 cannot tell long computations from short ones.
-pub(crate) const FLOOD_STEPS: u64 = (1 << 49) / 100 * 94;
+/// The flood is uniform in `[-FLOOD, FLOOD)`: 94 % of `q0 q1 / 2t`, the noise that still decrypts modulo the two primes that P2 sees.
+/// One size for all ciphertexts, so that P2 cannot tell long computations from short ones.
+pub(crate) const FLOOD: u64 = (1 << 59) / 100 * 94;
 
-/// Base-two logarithm of a step of the flood.
-pub(crate) const FLOOD_STEP_BITS: u32 = 118;
+/// The noise that switching down to two primes adds, at most: half a unit in `c0`, and half a unit times the key in `c1`, which is
+/// sub-Gaussian with parameter `sqrt(8192 * 10) / 2`, times 10.6.
+pub(crate) const SWITCHING_NOISE: f64 = 2048.0;
 
-/// The largest noise that may be flooded.
+/// The largest noise that may be flooded, before switching down.
 pub(crate) fn largest_noise() -> f64 {
-    FLOOD_STEPS as f64 * 2f64.powi(FLOOD_STEP_BITS as i32 - FLOOD_BITS)
+    (FLOOD as f64 * 2f64.powi(-FLOOD_BITS) - SWITCHING_NOISE) * PRIMES[2] as f64 * PRIMES[3] as f64
 }

@@ -5,8 +5,8 @@ use rand::CryptoRng;
 use veil_cells::Seed;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::parameters::{DEGREE, FLOOD_STEP_BITS, FLOOD_STEPS, LIMBS, VARIANCE};
-use crate::ring::{Coefficients, Points, Residues};
+use crate::parameters::{DEGREE, FLOOD, INBOUND_LIMBS, VARIANCE};
+use crate::ring::{Coefficients, Points, Residues, excess, reduce};
 use crate::{Prepared, SeededSlots, SlotError};
 
 /// An encryption of zero, `(e - a s, a)`.
@@ -48,30 +48,31 @@ impl PublicKey {
         self.seeded.seed()
     }
 
-    /// A fresh encryption of zero under a flood of noise.
-    pub(crate) fn flooded_zero<R: CryptoRng + ?Sized>(&self, mut rng: &mut R) -> FloodedZero {
-        let u = Zeroizing::new(Residues::from_small(&small(&mut rng)).into_points());
-        let points = self.components.each_ref().map(|component| {
+    /// A fresh encryption of zero under a flood of noise, modulo the two primes that P2 sees: the key's first residues are a
+    /// key modulo these.
+    pub(crate) fn flooded_zero<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> FloodedZero {
+        let u = Zeroizing::new(Residues::from_small_modulo(&small(rng), INBOUND_LIMBS).into_points());
+        let mut noise = [flood(rng), Residues::zero_modulo(INBOUND_LIMBS)];
+        noise.iter_mut().for_each(|noise| noise.add_small(&small(rng)));
+        let mut noise = noise.into_iter();
+        let components = self.components.each_ref().map(|component| {
             let mut product = Residues::clone(&u);
             product.mul_prepared(component);
+            if let Some(noise) = noise.next() {
+                product.add(&noise.into_points());
+            }
             product
         });
-        let mut noise = flood(rng);
-        noise.add_small(&small(&mut rng));
-        FloodedZero { points, noise: [noise, Residues::from_small(&small(&mut rng))] }
+        FloodedZero(components)
     }
 }
 
-/// An encryption of zero that hides one ciphertext: `points` and `noise` are yet to be added.
-pub(crate) struct FloodedZero {
-    pub(crate) points: [Residues<Points>; 2],
-    pub(crate) noise: [Residues<Coefficients>; 2],
-}
+/// An encryption of zero that hides one ciphertext.
+pub(crate) struct FloodedZero(pub(crate) [Residues<Points>; 2]);
 
 impl Drop for FloodedZero {
     fn drop(&mut self) {
-        self.points.iter_mut().for_each(Zeroize::zeroize);
-        self.noise.iter_mut().for_each(Zeroize::zeroize);
+        self.0.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 
@@ -80,45 +81,54 @@ pub(crate) fn small<R: CryptoRng + ?Sized>(mut rng: &mut R) -> Zeroizing<Vec<i64
     Zeroizing::new(sample_vec_cbd(DEGREE, VARIANCE, &mut rng).unwrap_or_default())
 }
 
-/// Uniform in `[-FLOOD_STEPS * 2^118, FLOOD_STEPS * 2^118)`, coefficient by coefficient: a uniform multiple of `2^118` plus 118
-/// uniform bits.
+/// Uniform in `[-FLOOD, FLOOD)`, coefficient by coefficient.
 fn flood<R: CryptoRng + ?Sized>(rng: &mut R) -> Residues<Coefficients> {
-    const HALF: u32 = FLOOD_STEP_BITS / 2;
-    let half_mask = (1u64 << HALF) - 1;
-    let mut random = Zeroizing::new(vec![0u64; 3 * DEGREE]);
-    let mut block = Zeroizing::new([0u8; 24 * 64]);
-    for words in random.chunks_exact_mut(3 * 64) {
-        rng.fill_bytes(&mut *block);
-        for (word, bytes) in words.iter_mut().zip(block.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*bytes);
+    const BITS: u32 = u64::BITS - (2 * FLOOD).leading_zeros();
+    let mut bytes = Zeroizing::new(vec![0; 8 * DEGREE]);
+    rng.fill_bytes(&mut bytes);
+    let mut random = Zeroizing::new(Vec::with_capacity(DEGREE));
+    random.extend(bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes) >> (u64::BITS - BITS)));
+    for word in random.iter_mut() {
+        // Rejection keeps it exactly uniform.
+        while *word >= 2 * FLOOD {
+            *word = rng.next_u64() >> (u64::BITS - BITS);
         }
     }
-    for parts in random.as_chunks_mut::<3>().0 {
-        let [low, middle, high] = parts;
-        *low &= half_mask;
-        *middle &= half_mask;
-        // Rejection from 50 bits keeps the multiple exactly uniform.
-        *high &= (1 << 50) - 1;
-        while *high >= 2 * FLOOD_STEPS {
-            *high = rng.next_u64() & ((1 << 50) - 1);
-        }
-    }
-    let mut residues = Residues::<Coefficients>::zero();
+    let mut residues = Residues::<Coefficients>::zero_modulo(INBOUND_LIMBS);
     for (limb, words) in residues.limbs_mut() {
-        let modulus = &limb.modulus;
-        let step = modulus.pow(2, FLOOD_STEP_BITS.into());
-        let half = modulus.pow(2, HALF.into());
-        let (step_shoup, half_shoup) = (modulus.shoup(step), modulus.shoup(half));
-        let lowest = modulus.neg(modulus.mul(step, FLOOD_STEPS));
-        for (word, [low, middle, high]) in words.iter_mut().zip(random.as_chunks::<3>().0) {
-            // Lazy products are below twice the prime, and five primes fit a word many times over.
-            let sum = modulus.lazy_mul_shoup(*high, step, step_shoup)
-                + modulus.lazy_mul_shoup(*middle, half, half_shoup)
-                + lowest
-                + *low;
-            *word = modulus.reduce_opt(sum);
+        let (prime, excess) = (*limb.modulus, excess(*limb.modulus));
+        let lowest = prime - FLOOD % prime;
+        for (word, random) in words.iter_mut().zip(random.iter()) {
+            *word = reduce(u128::from(*random) + u128::from(lowest), excess);
         }
     }
-    debug_assert_eq!(residues.limbs().count(), LIMBS);
     residues
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::parameters::PRIMES;
+
+    /// Both residues of a coefficient are those of one number within the flood, and the numbers spread over all of it.
+    #[test]
+    fn the_flood_is_uniform_and_within_its_bounds() {
+        let flood = flood(&mut StdRng::seed_from_u64(1));
+        let (mut lowest, mut highest, mut sum) = (i64::MAX, i64::MIN, 0f64);
+        for (first, second) in flood.limb(0).iter().zip(flood.limb(1)) {
+            // |x| is below 2^59, so x is one of 64 numbers with that residue.
+            let candidate = (-32..=32).map(|k| *first as i64 + k * PRIMES[0] as i64);
+            let of_both = |x: &i64| x.unsigned_abs() <= FLOOD && x.rem_euclid(PRIMES[1] as i64) as u64 == *second;
+            let found: Vec<i64> = candidate.filter(of_both).collect();
+            assert_eq!(found.len(), 1);
+            (lowest, highest, sum) = (lowest.min(found[0]), highest.max(found[0]), sum + found[0] as f64);
+        }
+        let edge = (FLOOD / 1000 * 998) as i64;
+        assert!(lowest < -edge && highest > edge, "{lowest} to {highest}");
+        // The mean of n uniform numbers has standard deviation FLOOD / sqrt(3 n): five of them.
+        assert!((sum / DEGREE as f64).abs() < 5.0 * FLOOD as f64 / (3.0 * DEGREE as f64).sqrt());
+    }
 }

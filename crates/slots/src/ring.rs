@@ -97,12 +97,12 @@ impl<F: Form> Residues<F> {
 
     /// The zero polynomial modulo all primes.
     pub fn zero() -> Self {
-        Self::from_words(buffers::zeros(LIMBS * DEGREE))
+        Self::zero_modulo(LIMBS)
     }
 
-    /// Moves the polynomial out; what is left must not be used.
-    pub(crate) fn take(&mut self) -> Self {
-        Self { words: std::mem::take(&mut self.words), form: PhantomData }
+    /// The zero polynomial modulo the first primes.
+    pub(crate) fn zero_modulo(limbs: usize) -> Self {
+        Self::from_words(buffers::zeros(limbs * DEGREE))
     }
 
     /// The residues of each prime.
@@ -168,6 +168,13 @@ impl Residues<Coefficients> {
         residues
     }
 
+    /// The same modulo the first primes.
+    pub(crate) fn from_small_modulo(coefficients: &[i64], limbs: usize) -> Self {
+        let mut residues = Self::zero_modulo(limbs);
+        residues.add_small(coefficients);
+        residues
+    }
+
     /// Adds small coefficients.
     pub fn add_small(&mut self, coefficients: &[i64]) {
         for (limb, words) in self.limbs_mut() {
@@ -187,12 +194,6 @@ impl Residues<Coefficients> {
     pub fn into_points(mut self) -> Residues<Points> {
         self.limbs_mut().for_each(|(limb, words)| limb.ntt.forward(words));
         Residues::from_words(std::mem::take(&mut self.words))
-    }
-
-    /// The first primes alone: of a ciphertext component that P2 opens.
-    pub fn truncated(mut self, limbs: usize) -> Self {
-        self.words.truncate(limbs * DEGREE);
-        self
     }
 }
 
@@ -288,13 +289,13 @@ const LAZY_TERMS: usize = 16;
 const BLOCK: usize = 64;
 
 /// How far a prime is below `2^54`: less than `2^21`, so that reduction is a matter of folding.
-const fn excess(prime: u64) -> u64 {
+pub(crate) const fn excess(prime: u64) -> u64 {
     (1 << PRIME_BITS) - prime
 }
 
 /// A number below `2^113` modulo the prime `2^54 - excess`, in constant time.
 #[inline(always)]
-fn reduce(wide: u128, excess: u64) -> u64 {
+pub(crate) fn reduce(wide: u128, excess: u64) -> u64 {
     const MASK: u64 = (1 << PRIME_BITS) - 1;
     // Below 2^113 there are 59 bits to fold, then 26 (and a residue), then one subtraction is left.
     let once = u128::from((wide >> PRIME_BITS) as u64) * u128::from(excess) + u128::from(wide as u64 & MASK);

@@ -8,13 +8,14 @@
 //!
 //! An [`Outbound`] cannot be made in any other way, and nothing else can be put into a message for P2.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use fhe_math::zq::Modulus;
 use rand::CryptoRng;
 
-use crate::encoding::{coefficients_of_slots, scaled_up};
-use crate::parameters::{INBOUND_LIMBS, LIMB_BYTES, LIMBS, OUTBOUND_BYTES, PRIMES};
-use crate::ring::{Coefficients, LIMB, Residues};
+use crate::encoding::{coefficients_of_slots, scaled_up_modulo};
+use crate::parameters::{INBOUND_LIMBS, LIMB_BYTES, OUTBOUND_BYTES, PRIMES};
+use crate::ring::{LIMB, Points, Residues, excess, reduce};
 use crate::{Level, PublicKey, SlotError, Slots, ZeroPool, buffers};
 
 /// A ciphertext on its way to P2, sanitised: only [`Sanitizer::sanitize`] makes one.
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Outbound {
 
 /// The same ciphertext as P2 receives it.
 pub struct Inbound {
-    pub(crate) components: [Residues<Coefficients>; 2],
+    components: [Residues<Points>; 2],
 }
 
 impl Inbound {
@@ -50,7 +51,7 @@ impl Inbound {
     }
 
     /// Both components modulo the first two primes.
-    pub fn into_components(self) -> [Residues<Coefficients>; 2] {
+    pub fn into_components(self) -> [Residues<Points>; 2] {
         self.components
     }
 }
@@ -91,51 +92,81 @@ impl Sanitizer {
             Some(zero) => zero,
             None => self.public_key.flooded_zero(rng),
         };
-        zero.noise[0].add(&scaled_up(coefficients_of_slots(blind)));
+        zero.0[0].add(&scaled_up_modulo(coefficients_of_slots(blind), INBOUND_LIMBS).into_points());
         let mut bytes = Vec::with_capacity(OUTBOUND_BYTES);
-        for (index, component) in slots.components().into_iter().enumerate() {
-            let mut points = zero.points[index].take();
-            points.add(component);
-            let mut coefficients = points.into_coefficients();
-            coefficients.add(&zero.noise[index]);
-            switch_down(coefficients).pack(&mut bytes);
+        for (component, zero) in slots.components().into_iter().zip(&zero.0) {
+            let mut component = switch_down(component);
+            component.add(zero);
+            component.pack(&mut bytes);
         }
         Ok(Outbound(bytes))
     }
 }
 
-/// `round(c / q2 q3)` modulo the first two primes: with `v = c mod q2 q3` nearest to zero it is `(c - v) / q2 q3`. The rounding adds
-/// noise of some thousand times one, beside room for `2^59`.
-fn switch_down(polynomial: Residues<Coefficients>) -> Residues<Coefficients> {
-    let [q2, q3] = [PRIMES[2], PRIMES[3]];
+/// What switching down needs: `q2` and `q3` modulo the others.
+struct Switch {
+    /// `1 / q2` modulo `q3`, and its Shoup quotient.
+    q2_inverse: (u64, u64),
+    /// Modulo each of the two primes that stay: `q2`, `q2 q3` and `1 / (q2 q3)`.
+    kept: [Kept; INBOUND_LIMBS],
+}
+
+struct Kept {
+    q2: (u64, u64),
+    dropped: u64,
+    inverse: (u64, u64),
+}
+
+static SWITCH: LazyLock<Switch> = LazyLock::new(|| {
+    let [_, _, q2, q3] = PRIMES;
+    let with_quotient = |modulus: &Modulus, value: u64| (value, modulus.shoup(value));
     let third = &LIMB[3].modulus;
-    let q2_inverse = third.pow(q2 % q3, q3 - 2);
-    let q2_inverse_shoup = third.shoup(q2_inverse);
-    // v = c2 + q2 w with w = (c3 - c2) / q2 mod q3; it is beyond the middle if w > q3 / 2, or w = q3 / 2 (rounded down), where
-    // either choice is right to within a rounding error.
-    let w: Vec<u64> = (polynomial.limb(2).iter().zip(polynomial.limb(3)))
+    let kept = std::array::from_fn(|index| {
+        let (modulus, prime) = (&LIMB[index].modulus, PRIMES[index]);
+        let dropped = modulus.mul(q2 % prime, q3 % prime);
+        Kept {
+            q2: with_quotient(modulus, q2 % prime),
+            dropped,
+            inverse: with_quotient(modulus, modulus.pow(dropped, prime - 2)),
+        }
+    });
+    Switch { q2_inverse: with_quotient(third, third.pow(q2 % q3, q3 - 2)), kept }
+});
+
+/// `round(c / q2 q3)` modulo the first two primes: with `v = c mod q2 q3` nearest to zero it is `(c - v) / q2 q3`, where only `v` has to
+/// leave point form and come back.
+fn switch_down(polynomial: &Residues<Points>) -> Residues<Points> {
+    let [_, _, _, q3] = PRIMES;
+    let [c2, c3] = [2, 3].map(|limb| {
+        let mut words = polynomial.limb(limb).to_vec();
+        LIMB[limb].ntt.backward(&mut words);
+        words
+    });
+    // v = c2 + q2 w with w = (c3 - c2) / q2 mod q3; it is beyond the middle if w > q3 / 2, and where w = q3 / 2 (rounded down) either
+    // choice is right to within a rounding error.
+    let third = &LIMB[3].modulus;
+    let w: Vec<u64> = (c2.iter().zip(&c3))
         .map(|(c2, c3)| {
             let c2 = if *c2 >= q3 { c2 - q3 } else { *c2 };
-            third.mul_shoup(third.sub(*c3, c2), q2_inverse, q2_inverse_shoup)
+            third.mul_shoup(third.sub(*c3, c2), SWITCH.q2_inverse.0, SWITCH.q2_inverse.1)
         })
         .collect();
     let mut words = buffers::take();
-    for (index, prime) in PRIMES.iter().take(INBOUND_LIMBS).enumerate() {
-        let modulus = &LIMB[index].modulus;
-        let (q2, q3_reduced) = (q2 % prime, q3 % prime);
-        let dropped = modulus.mul(q2, q3_reduced);
-        let inverse = modulus.pow(dropped, prime - 2);
-        let (inverse_shoup, q2_shoup) = (modulus.shoup(inverse), modulus.shoup(q2));
-        let terms = polynomial.limb(index).iter().zip(polynomial.limb(2)).zip(&w);
-        words.extend(terms.map(|((c, c2), w)| {
-            let beyond = (u64::from(*w > q3 / 2)).wrapping_neg();
-            let v = modulus.lazy_mul_shoup(*w, q2, q2_shoup) + c2;
-            // v is below three primes, so five keep the difference positive.
-            let difference = c + 4 * prime - v + (beyond & dropped);
-            modulus.mul_shoup(difference, inverse, inverse_shoup)
+    for (index, kept) in SWITCH.kept.iter().enumerate() {
+        let (limb, start) = (&LIMB[index], words.len());
+        let excess = excess(PRIMES[index]);
+        words.extend(c2.iter().zip(&w).map(|(c2, w)| {
+            let beyond = u64::from(*w > q3 / 2).wrapping_neg();
+            let v =
+                limb.modulus.lazy_mul_shoup(*w, kept.q2.0, kept.q2.1) + c2 + (beyond & (PRIMES[index] - kept.dropped));
+            reduce(v.into(), excess)
         }));
+        let switched = &mut words[start..];
+        limb.ntt.forward(switched);
+        for (v, c) in switched.iter_mut().zip(polynomial.limb(index)) {
+            *v = limb.modulus.mul_shoup(limb.modulus.sub(*c, *v), kept.inverse.0, kept.inverse.1);
+        }
     }
-    debug_assert_eq!(LIMBS, INBOUND_LIMBS + 2);
     Residues::from_words(words)
 }
 
@@ -145,6 +176,7 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::*;
+    use crate::parameters::DEGREE;
 
     /// A multiple of q2 q3 divides exactly, and a remainder below half of it disappears, in both directions.
     #[test]
@@ -155,7 +187,8 @@ mod tests {
             polynomial.scale(PRIMES[2] as i64);
             polynomial.scale(PRIMES[3] as i64);
             polynomial.add_small(&[rest; DEGREE]);
-            assert_eq!(switch_down(polynomial), Residues::from_small(&small).truncated(INBOUND_LIMBS), "rest {rest}");
+            let switched = switch_down(&polynomial.into_points()).into_coefficients();
+            assert_eq!(switched, Residues::from_small_modulo(&small, INBOUND_LIMBS), "rest {rest}");
         }
     }
 

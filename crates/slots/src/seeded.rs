@@ -42,7 +42,14 @@ impl SeededSlots {
 
     /// Checks the bytes and expands the seed.
     pub fn expand(&self) -> Result<Fresh, SlotError> {
-        let (seed, c0) = self.0.split_first_chunk::<16>().ok_or(SlotError::Malformed("it has the wrong length"))?;
-        Ok(Fresh::new([Residues::unpack(c0, LIMBS)?, Residues::from_seed(Seed(*seed))]))
+        Fresh::parse(&self.0)
+    }
+}
+
+impl Fresh {
+    /// Checks bytes from outside and expands the seed.
+    pub fn parse(bytes: &[u8]) -> Result<Self, SlotError> {
+        let (seed, c0) = bytes.split_first_chunk::<16>().ok_or(SlotError::Malformed("it has the wrong length"))?;
+        Ok(Self::new([Residues::unpack(c0, LIMBS)?, Residues::from_seed(Seed(*seed))]))
     }
 }

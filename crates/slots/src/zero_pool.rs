@@ -9,7 +9,7 @@ use rand::{SeedableRng, TryRngCore};
 use crate::PublicKey;
 use crate::public_key::FloodedZero;
 
-/// How many are kept ready: 800 kB each.
+/// How many are kept ready: 256 KiB each.
 const DEPTH: usize = 32;
 
 /// A stock of single-use encryptions of zero.
