@@ -192,9 +192,9 @@ async fn bits_are_uniform_whatever_they_are() {
 /// One zero in every slot, at a uniform place; all else uniform.
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_show_one_zero_at_a_uniform_place() {
-    for (seed, value) in [0, 7, 15].into_iter().enumerate() {
+    for (seed, value) in [0, 49, 225].into_iter().enumerate() {
         let mut parties = Parties::new(130 + seed as u64);
-        let domain: Arc<[u64]> = (0..16).collect();
+        let domain: Arc<[u64]> = (0..16).map(|place| place * place).collect();
         let question = |slots| Question { slots, domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] };
         // One at a time, so that the candidates of a question lie together.
         for slots in parties.constant(value, 2) {
@@ -212,6 +212,22 @@ async fn lookups_show_one_zero_at_a_uniform_place() {
         assert_equally_likely("place of the zero", &places);
         let others = transcript.concat().into_iter().filter(|value| *value != 0);
         assert_uniform("lookup", others, PLAIN_MODULUS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lookups_in_ranges_show_uniform_numbers() {
+    for (seed, value) in [0, 7, 15].into_iter().enumerate() {
+        let mut parties = Parties::new(180 + seed as u64);
+        let domain: Arc<[u64]> = (0..16).collect();
+        let question = |slots| Question { slots, domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] };
+        let questions = parties.constant(value, 4).into_iter().map(question).collect();
+        lookup(&parties.session, questions).await.unwrap();
+        let seen = parties.transcript().concat();
+        let mut residues = [0; 16];
+        seen.iter().for_each(|w| residues[(w % 16) as usize] += 1);
+        assert_equally_likely("residue", &residues);
+        assert_uniform("lookup_range", seen, PLAIN_MODULUS);
     }
 }
 
@@ -351,7 +367,7 @@ async fn factoring_what_p2_sees_does_not_find_the_difference() {
 fn only_these_protocols_declare_leakage() {
     let declared: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p2 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(declared, ["lift", "lift_affine", "lower", "compare_and_select", "open"]);
+    assert_eq!(declared, ["lift", "lift_affine", "lower", "compare_and_select", "lookup", "lookup_range", "open"]);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
     assert_eq!(to_p1, ["open"]);

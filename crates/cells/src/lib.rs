@@ -20,9 +20,11 @@
 //!  cell_type       the Arrow extension type `veil.cell`
 //!  constants       encrypted bounds that travel with a column
 //!  side_tables     zero pools and dictionaries that travel with a file
+//!  caught          readers that panic on damaged bytes
 //! ```
 
 mod affine;
+mod caught;
 mod cell;
 mod cell_type;
 mod column;
@@ -38,6 +40,7 @@ mod side_tables;
 mod view;
 mod wire;
 
+pub use caught::{caught, hide_caught_panics};
 pub use cell::{Cell, Lanes, MAX_TERMS, Term};
 pub use cell_type::{CellType, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width};
 pub use column::{

@@ -48,7 +48,7 @@ Examples, from a CSV file to an encrypted one and back:
   veil decrypt patients.veil.parquet --keys keys/owner.keys -o back.csv
 
 The key holder's server, which the engine asks while it works on encrypted data:
-  veil p2 --keys keys/p2.keys --listen 127.0.0.1:50052";
+  veil p2 --keys keys/p2.keys --listen 127.0.0.1:7722";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;

@@ -24,12 +24,12 @@ use crate::{Outcome, p2_status};
     subcommand_negates_reqs = true,
     after_help = "\
 Examples:
-  veil p2 --keys keys/p2.keys --listen 127.0.0.1:50052
+  veil p2 --keys keys/p2.keys --listen 127.0.0.1:7722
       on this machine, for trying out
-  veil p2 --keys keys/p2.keys --listen 0.0.0.0:50052 \\
+  veil p2 --keys keys/p2.keys --listen 0.0.0.0:7722 \\
       --tls-cert p2.pem --tls-key p2.key --client-ca ca.pem
       for others: P1 shows a certificate that ca.pem has signed
-  veil p2 status --url https://p2.example:50052 \\
+  veil p2 status --url https://p2.example:7722 \\
       --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key
       whether it is well, and what it has done
 
@@ -53,7 +53,7 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
     /// Where to listen; port 0 takes a free one. Without TLS, this machine only
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50052")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7722")]
     listen: SocketAddr,
     /// P2's certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "client_ca")]
@@ -65,7 +65,7 @@ struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
     /// The largest batch to take or give
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1024))]
     max_batch_mib: u16,
     /// How long rounds under way may take once P2 is to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
@@ -82,7 +82,6 @@ struct Serve {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    veil_flight_p2::hide_caught_panics();
     match (&arguments.command, &arguments.serve) {
         (Some(Command::Status(status)), _) => p2_status::run(status),
         (None, Some(serve)) => run_server(serve),

@@ -14,8 +14,8 @@ use crate::Outcome;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  veil p2 status --url http://127.0.0.1:50052
-  veil p2 status --url https://p2.example:50052 --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key")]
+  veil p2 status --url http://127.0.0.1:7722
+  veil p2 status --url https://p2.example:7722 --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key")]
 pub(crate) struct Arguments {
     /// Where P2 listens
     #[arg(long, value_name = "URL")]

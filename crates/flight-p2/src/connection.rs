@@ -191,8 +191,12 @@ fn endpoint(config: &ClientConfig) -> Result<Endpoint, ProtocolError> {
 /// Adds to what the transport says where that was and what to do.
 pub(crate) fn explain(config: &ClientConfig, error: ProtocolError) -> ProtocolError {
     match error {
-        ProtocolError::Unreachable(why) | ProtocolError::Denied(why) if !why.contains(&config.endpoint) => {
+        ProtocolError::Unreachable(why) if !why.contains(&config.endpoint) => unreachable(config, &why),
+        ProtocolError::Denied(why) if is_refused_certificate(&why) && !why.contains(&config.endpoint) => {
             unreachable(config, &why)
+        }
+        ProtocolError::Denied(why) if !why.contains(&config.endpoint) => {
+            ProtocolError::Denied(format!("P2 at {} refuses: {why}", config.endpoint))
         }
         other => other,
     }

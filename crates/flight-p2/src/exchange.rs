@@ -73,7 +73,8 @@ impl Exchange {
                 Ok(agreed) => match self.stream(&agreed, entry).await {
                     Ok(()) => return Ok(()),
                     Err(error) => {
-                        if error.is_transient() {
+                        // A connection that hangs is as good as lost to whoever comes next.
+                        if error.is_transient() || matches!(error, ProtocolError::Deadline(_)) {
                             self.link.lost(&agreed).await;
                         }
                         error

@@ -17,7 +17,7 @@
 //!  server        listening and stopping                            link          the connection that rounds share
 //!  tls           certificates, from PEM files                      connection    one connection and its calls
 //!  terms         what both sides must agree on                     backoff       how long to wait before the next try
-//!  status        errors as gRPC codes and back                     wire, guard   frames as Flight messages, and damaged ones
+//!  status        errors as gRPC codes and back                     wire          frames as Flight messages, and damaged ones
 //! ```
 //! The crate knows no secret key: the service takes a [`Responder`](veil_protocols::Responder), and P1 uses the client.
 
@@ -25,7 +25,6 @@ mod backoff;
 mod client;
 mod connection;
 mod exchange;
-mod guard;
 mod link;
 mod questions;
 mod server;
@@ -37,7 +36,6 @@ mod wire;
 
 pub use client::FlightChannel;
 pub use connection::{ClientConfig, Connection, Health};
-pub use guard::hide_caught_panics;
 pub use server::{BoundServer, P2Server, ServerConfig, ServerError};
 pub use service::P2Service;
 pub use status::{error_of, status_of};

@@ -1,11 +1,11 @@
 //! The connection that rounds share: made again when it is lost, and agreed on again each time.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Mutex;
 use tracing::info;
 use veil_cells::KeyId;
-use veil_protocols::ProtocolError;
+use veil_protocols::{Limits, ProtocolError};
 
 use crate::Terms;
 use crate::connection::{ClientConfig, Connection};
@@ -23,12 +23,14 @@ pub(crate) struct Link {
     pub(crate) config: ClientConfig,
     pub(crate) key_id: KeyId,
     current: Mutex<Option<Arc<Agreed>>>,
+    /// What the first P2 took at once: batches are cut for it, so a later one must take as much.
+    first: OnceLock<Limits>,
 }
 
 impl Link {
     /// Without a connection yet.
     pub(crate) fn new(config: ClientConfig, key_id: KeyId) -> Self {
-        Self { config, key_id, current: Mutex::new(None) }
+        Self { config, key_id, current: Mutex::new(None), first: OnceLock::new() }
     }
 
     /// The connection that there is, or a new one: one attempt, for all who wait.
@@ -40,6 +42,15 @@ impl Link {
         let connection = Connection::attempt(&self.config).await?;
         // P2 may be another one than before: with other keys or of another version, it is refused here.
         let terms = connection.handshake(self.key_id).await?;
+        let (first, now) = (*self.first.get_or_init(|| terms.limits()), terms.limits());
+        if now.rows < first.rows || now.bytes < first.bytes {
+            return Err(ProtocolError::Mismatch {
+                what: "the size limit",
+                expected: format!("{} rows and {} bytes", first.rows, first.bytes),
+                found: format!("{} rows and {} bytes", now.rows, now.bytes),
+                advice: "restart P2 with the limits that it had",
+            });
+        }
         info!(endpoint = self.config.endpoint, key = %self.key_id, "connected to P2");
         let agreed = Arc::new(Agreed { connection, terms });
         *current = Some(agreed.clone());

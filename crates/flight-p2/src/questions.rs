@@ -1,6 +1,7 @@
 //! What a stream asks, message by message.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::FlightData;
 use arrow_flight::flight_descriptor::DescriptorType;
@@ -10,6 +11,9 @@ use veil_protocols::catalog::{self, Entry};
 use veil_protocols::{Limits, ProtocolError};
 
 use crate::wire::ROOT;
+
+/// How long a stream may be silent.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A message of a stream: a batch to answer, or what goes before.
 pub(crate) struct Question {
@@ -26,7 +30,10 @@ pub(crate) fn questions(
 ) -> impl Stream<Item = Result<Question, ProtocolError>> + Send {
     let state = (inbound, None, Arc::new(limits));
     stream::try_unfold(state, |(mut inbound, entry, limits)| async move {
-        let Some(mut message) = inbound.next().await.transpose().map_err(|status| refusal(&status, &limits))? else {
+        // A client that says nothing gives its place to others; what it says later, it says over a new stream.
+        let silent = |_| ProtocolError::Unreachable("P2 has closed a round that asked nothing for too long".to_owned());
+        let next = tokio::time::timeout(PATIENCE, inbound.next()).await.map_err(silent)?;
+        let Some(mut message) = next.transpose().map_err(|status| refusal(&status, &limits))? else {
             return Ok(None);
         };
         let entry = match entry {

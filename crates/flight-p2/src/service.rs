@@ -1,7 +1,8 @@
 //! P2's answers over Flight.
 //!
-//! Back-pressure is the stream's own: a stream's questions are drawn as its answers are taken, a few ahead, and a semaphore
-//! bounds the batches that all streams together work on. A stream that the client drops takes its questions with it.
+//! Back-pressure is the stream's own: a stream's questions are drawn as its answers are taken, a few ahead. One semaphore bounds the
+//! streams that are read at the same time (the others wait), another the batches that all of them work on, so memory is bounded by
+//! streams times questions ahead times the size limit. A stream that the client drops takes its questions with it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ use crate::wire::{self, SLACK};
 /// Questions of one stream that are worked on or wait with their answers.
 const AHEAD: usize = 3;
 
+/// Streams that are read at the same time, over all connections.
+const STREAMS: usize = 16;
+
 /// The longest handshake.
 const MAX_HANDSHAKE: usize = 64 << 10;
 
@@ -38,6 +42,7 @@ pub struct P2Service {
     responder: Arc<Responder>,
     terms: Arc<Terms>,
     work: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     /// True once the streams in flight must end.
     stopping: watch::Receiver<bool>,
 }
@@ -46,7 +51,8 @@ impl P2Service {
     /// Answers with this responder, and works on so many batches at a time. Streams end once `stopping` holds true.
     pub fn new(responder: Arc<Responder>, batches_at_once: usize, stopping: watch::Receiver<bool>) -> Self {
         let terms = Arc::new(Terms::new(responder.key_id(), responder.limits()));
-        Self { responder, terms, work: Arc::new(Semaphore::new(batches_at_once.max(1))), stopping }
+        let (work, streams) = (Semaphore::new(batches_at_once.max(1)), Semaphore::new(STREAMS));
+        Self { responder, terms, work: Arc::new(work), streams: Arc::new(streams), stopping }
     }
 
     /// The service for a tonic server, with its size limits.
@@ -142,6 +148,7 @@ impl FlightService for P2Service {
     async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Reply<Self::DoExchangeStream> {
         let peer = request.remote_addr();
         let service = self.clone();
+        let place = self.streams.clone().acquire_owned().await.map_err(|_| status_of(&ProtocolError::Cancelled))?;
         let answers = questions(request.into_inner(), self.responder.limits())
             .map(move |question| {
                 let service = service.clone();
@@ -155,6 +162,7 @@ impl FlightService for P2Service {
 
         let mut log = StreamLog { peer, protocol: "none", batches: 0, bytes_out: 0, started: Instant::now() };
         let replies = answers.flat_map(move |answer| {
+            let _held_as_long_as_the_stream = &place;
             let messages = match answer {
                 Ok((entry, reply)) => {
                     // As Flight has it, the schema goes before the first batch.

@@ -45,6 +45,10 @@ pub enum TlsError {
         source: std::io::Error,
     },
 
+    /// Everybody can read the private key.
+    #[error("{0} can be read by everybody; run `chmod o-rwx {0}` and consider the key exposed")]
+    Exposed(PathBuf),
+
     /// The file holds something else.
     #[error("{path}: there is no {what} in it; give a PEM file that has one")]
     Absent {
@@ -89,7 +93,23 @@ pub fn install_crypto() {
 }
 
 fn identity(cert: &Path, key: &Path) -> Result<Identity, TlsError> {
+    refuse_exposed(key)?;
     Ok(Identity::from_pem(certificate(cert)?, pem(key, "private key", "PRIVATE KEY-----")?))
+}
+
+/// A private key that everybody can read is none. Groups may: keys of services often belong to one.
+#[cfg(unix)]
+fn refuse_exposed(path: &Path) -> Result<(), TlsError> {
+    use std::os::unix::fs::PermissionsExt;
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.permissions().mode() & 0o007 != 0 => Err(TlsError::Exposed(path.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn refuse_exposed(_path: &Path) -> Result<(), TlsError> {
+    Ok(())
 }
 
 fn certificate(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -106,6 +126,8 @@ fn pem(path: &Path, what: &'static str, sign: &str) -> Result<Vec<u8>, TlsError>
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -118,6 +140,11 @@ mod tests {
         std::fs::write(at("ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
         std::fs::write(at("cert.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
         std::fs::write(at("key.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+        let allow = |mode| std::fs::set_permissions(at("key.pem"), std::fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o644);
+        let error = tls.load().unwrap_err().to_string();
+        assert!(error.contains("key.pem can be read by everybody"), "{error}");
+        allow(0o640);
         let error = tls.load().unwrap_err().to_string();
         assert!(error.contains("key.pem: there is no private key in it"), "{error}");
     }

@@ -9,9 +9,8 @@ use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow::ipc::{MessageHeader, reader, root_as_message};
 use arrow_flight::{FlightData, FlightDescriptor, SchemaAsIpc};
+use veil_cells::caught;
 use veil_protocols::{Frame, ProtocolError};
-
-use crate::guard::guarded;
 
 /// The first element of a descriptor's path.
 pub(crate) const ROOT: &str = "veil";
@@ -51,7 +50,8 @@ pub(crate) fn decode(message: FlightData, schema: &SchemaRef) -> Result<Option<F
             false => Err(malformed("a batch has no Arrow header")),
         };
     }
-    guarded(|| {
+    // The panic's text stays here: it may quote what was sent.
+    let read = caught(|| {
         let ipc = root_as_message(&message.data_header).map_err(|_| malformed("its Arrow header is damaged"))?;
         match ipc.header_type() {
             MessageHeader::Schema => {
@@ -63,6 +63,10 @@ pub(crate) fn decode(message: FlightData, schema: &SchemaRef) -> Result<Option<F
             }
             MessageHeader::RecordBatch => {
                 let batch = ipc.header_as_record_batch().ok_or_else(|| malformed("it has no rows"))?;
+                // Ciphertexts do not compress, and a small message must not become a large one.
+                if batch.compression().is_some() {
+                    return Err(malformed("its rows are compressed"));
+                }
                 let body = Buffer::from(message.data_body.clone());
                 let batch =
                     reader::read_record_batch(&body, batch, schema.clone(), &HashMap::new(), None, &ipc.version())
@@ -71,7 +75,8 @@ pub(crate) fn decode(message: FlightData, schema: &SchemaRef) -> Result<Option<F
             }
             _ => Err(malformed("it is neither a schema nor a batch")),
         }
-    })
+    });
+    read.unwrap_or_else(|_| Err(malformed("its Arrow encoding is damaged")))
 }
 
 /// The protocol and version in a frame's header, without looking at anything else.
@@ -101,6 +106,7 @@ mod tests {
 
     use arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch, UInt32Array};
     use arrow::datatypes::{DataType, Field};
+    use arrow::ipc::CompressionType;
     use veil_cells::KeyId;
     use veil_protocols::Header;
 
@@ -129,6 +135,19 @@ mod tests {
             assert_eq!((&back.header, &back.batch), (&frame.header, &frame.batch));
             assert_eq!(back.open().unwrap().0, header());
         }
+    }
+
+    #[test]
+    fn compressed_rows_are_refused() {
+        let frame = frame(1 << 20);
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();
+        let (_, batch) = IpcDataGenerator::default()
+            .encode(&frame.batch, &mut DictionaryTracker::new(false), &options, &mut IpcWriteContext::default())
+            .unwrap();
+        let message = FlightData::from(batch).with_app_metadata(frame.header.clone());
+        assert!(message.data_body.len() < 1 << 15, "it is compressed");
+        let error = decode(message, frame.batch.schema_ref()).unwrap_err().to_string();
+        assert_eq!(error, "malformed message: its rows are compressed");
     }
 
     #[test]

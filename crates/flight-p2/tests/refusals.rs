@@ -123,7 +123,7 @@ fn messages_of_a_sound_round() -> Vec<FlightData> {
 /// Arrow's own encoding damaged at every place of its metadata: an error or an answer, and P2 goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_arrow_is_an_error() {
-    veil_flight_p2::hide_caught_panics();
+    veil_cells::hide_caught_panics();
     let p2 = P2::start_with(anywhere(), &KEYS, LIMITS).await;
     let mut client = raw_client(&p2).await;
     let sound = messages(LIFT, &frame(0));

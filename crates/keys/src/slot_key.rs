@@ -7,20 +7,16 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use fhe_math::zq::Modulus;
-use fhe_util::sample_vec_cbd;
 use rand::CryptoRng;
 use veil_cells::Seed;
 use veil_slots::{
     DEGREE, Inbound, Level, PLAIN_MODULUS, PRIMES, Prepared, PublicKey, Residues, SeededSlots, Slots,
-    coefficients_of_slots, scaled_up, slots_of_coefficients,
+    coefficients_of_slots, scaled_up, slots_of_coefficients, small_coefficients,
 };
 use zeroize::{Zeroize, Zeroizing};
 
 /// Bytes of a key at rest: one coefficient each.
 pub(crate) const SLOT_KEY_BYTES: usize = DEGREE;
-
-/// Variance of keys and noise, as `fhe` chooses it by default.
-const VARIANCE: usize = 10;
 
 /// The secret polynomial `s`. It never prints and is wiped when dropped.
 #[derive(Clone)]
@@ -38,7 +34,7 @@ impl fmt::Debug for SlotKey {
 impl SlotKey {
     /// Draws a key.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        Self::from_coefficients(small(rng))
+        Self::from_coefficients(small_coefficients(rng))
     }
 
     fn from_coefficients(coefficients: Zeroizing<Vec<i64>>) -> Self {
@@ -63,11 +59,11 @@ impl SlotKey {
     }
 
     /// Encrypts numbers below `t`; missing slots are zero.
-    pub fn seal<R: CryptoRng + ?Sized>(&self, values: &[u64], mut rng: &mut R) -> SeededSlots {
+    pub fn seal<R: CryptoRng + ?Sized>(&self, values: &[u64], rng: &mut R) -> SeededSlots {
         let mut seed = Seed([0; 16]);
         rng.fill_bytes(&mut seed.0);
         let mut message = scaled_up(coefficients_of_slots(values));
-        message.add_small(&small(&mut rng));
+        message.add_small(&small_coefficients(rng));
         let mut c0 = Zeroizing::new(message.into_points());
         let mut mask = Residues::from_seed(seed);
         mask.mul_prepared(&self.prepared);
@@ -97,10 +93,6 @@ impl SlotKey {
         let limbs = [phase.limb(0), phase.limb(1), phase.limb(2), phase.limb(3)];
         slots_of_coefficients(round_phase(limbs, &FOUR_PRIMES))
     }
-}
-
-fn small(mut rng: &mut (impl CryptoRng + ?Sized)) -> Zeroizing<Vec<i64>> {
-    Zeroizing::new(sample_vec_cbd(DEGREE, VARIANCE, &mut rng).expect("the variance is between 1 and 16"))
 }
 
 /// What rounding modulo the product `q` of some primes needs.

@@ -7,11 +7,21 @@ use rayon::prelude::*;
 use veil_slots::{KeyHolder, SEEDED_BYTES};
 
 use crate::message::{Message, Receive, Sendable};
+use crate::open::{MAX_OPENED, Purpose};
 use crate::protocol::{Protocol, Workload};
 use crate::{Leakage, Limits, ProtocolError};
 
 /// P2's half on a batch.
-pub type Run = fn(&RecordBatch, &dyn KeyHolder, &Limits, Vec<StdRng>) -> Result<RecordBatch, ProtocolError>;
+pub type Run = fn(&RecordBatch, &dyn KeyHolder, &Limits, Vec<StdRng>) -> Result<Ran, ProtocolError>;
+
+/// An answered batch.
+#[derive(Debug)]
+pub struct Ran {
+    /// The answers.
+    pub batch: RecordBatch,
+    /// What was opened to P1, and why.
+    pub opened: Vec<(Purpose, u32)>,
+}
 
 /// What is known about a protocol without its types.
 #[derive(Clone, Copy)]
@@ -63,6 +73,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::truncate::Truncate>(),
     Entry::of::<crate::compare_and_select::CompareAndSelect>(),
     Entry::of::<crate::lookup::Lookup>(),
+    Entry::of::<crate::lookup_range::LookupRange>(),
     Entry::of::<crate::zero_test::ZeroTest>(),
     Entry::of::<crate::slot_sum::SlotSum>(),
     Entry::of::<crate::open::Open>(),
@@ -78,7 +89,7 @@ fn run<P: Protocol>(
     holder: &dyn KeyHolder,
     limits: &Limits,
     rngs: Vec<StdRng>,
-) -> Result<RecordBatch, ProtocolError> {
+) -> Result<Ran, ProtocolError> {
     P::Received::check(batch)?;
     let queries: Vec<P::Received> =
         (0..batch.num_rows()).into_par_iter().map(|row| P::Received::read(batch, row)).collect::<Result<_, _>>()?;
@@ -90,8 +101,14 @@ fn run<P: Protocol>(
     if bytes > limits.bytes {
         return Err(ProtocolError::TooLarge { what: "an answer", found: bytes, limit: limits.bytes });
     }
+    let opened: Vec<(Purpose, u32)> = queries.iter().filter_map(Workload::opens).collect();
+    let found = opened.iter().fold(0, |sum: usize, (_, count)| sum.saturating_add(*count as usize));
+    if found > MAX_OPENED as usize {
+        let what = "a number of opened slots in one batch";
+        return Err(ProtocolError::TooLarge { what, found, limit: MAX_OPENED as usize });
+    }
     let work: Vec<_> = queries.into_iter().zip(rngs).collect();
     let answers: Vec<P::Answer> =
         work.into_par_iter().map(|(query, mut rng)| P::answer(query, holder, &mut rng)).collect::<Result<_, _>>()?;
-    P::Answer::to_batch(&answers)
+    Ok(Ran { batch: P::Answer::to_batch(&answers)?, opened })
 }

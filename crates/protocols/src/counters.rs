@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::catalog::CATALOG;
+use crate::open::Purpose;
 
 /// Counts of one protocol.
 #[derive(Debug, Default)]
@@ -16,13 +17,19 @@ struct Count {
     nanoseconds: AtomicU64,
 }
 
-/// Counts of all protocols.
+/// Counts of all protocols, and of what was opened to P1.
 #[derive(Debug)]
-pub struct Counters(Vec<(&'static str, Count)>);
+pub struct Counters {
+    protocols: Vec<(&'static str, Count)>,
+    opened: [AtomicU64; Purpose::ALL.len()],
+}
 
 impl Default for Counters {
     fn default() -> Self {
-        Self(CATALOG.iter().map(|entry| (entry.name, Count::default())).collect())
+        Self {
+            protocols: CATALOG.iter().map(|entry| (entry.name, Count::default())).collect(),
+            opened: Default::default(),
+        }
     }
 }
 
@@ -44,7 +51,7 @@ pub struct Counted {
 impl Counters {
     /// Counts one batch.
     pub fn record(&self, protocol: &str, rows: usize, bytes_in: usize, bytes_out: usize, time: Duration) {
-        if let Some((_, count)) = self.0.iter().find(|(name, _)| *name == protocol) {
+        if let Some((_, count)) = self.protocols.iter().find(|(name, _)| *name == protocol) {
             count.batches.fetch_add(1, Ordering::Relaxed);
             count.rows.fetch_add(rows as u64, Ordering::Relaxed);
             count.bytes_in.fetch_add(bytes_in as u64, Ordering::Relaxed);
@@ -53,10 +60,22 @@ impl Counters {
         }
     }
 
+    /// Counts numbers that P1 was shown.
+    pub fn record_opened(&self, purpose: Purpose, count: u32) {
+        if let Some((_, counter)) = Purpose::ALL.iter().zip(&self.opened).find(|(known, _)| **known == purpose) {
+            counter.fetch_add(count.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// How many numbers P1 was shown, by purpose.
+    pub fn opened(&self) -> impl Iterator<Item = (Purpose, u64)> {
+        Purpose::ALL.into_iter().zip(self.opened.iter().map(|counter| counter.load(Ordering::Relaxed)))
+    }
+
     /// The counts of every protocol.
     pub fn snapshot(&self) -> impl Iterator<Item = (&'static str, Counted)> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.0.iter().map(move |(name, count)| {
+        self.protocols.iter().map(move |(name, count)| {
             let counted = Counted {
                 batches: read(&count.batches),
                 rows: read(&count.rows),
@@ -82,6 +101,10 @@ impl Counters {
         family("received_bytes_total", "Bytes of queries.", |counted| counted.bytes_in as f64);
         family("sent_bytes_total", "Bytes of answers.", |counted| counted.bytes_out as f64);
         family("seconds_total", "Seconds at work.", |counted| counted.nanoseconds as f64 / 1e9);
+        text += "# HELP veil_p2_opened_total Numbers shown to P1.\n# TYPE veil_p2_opened_total counter\n";
+        for (purpose, count) in self.opened() {
+            let _ = writeln!(text, "veil_p2_opened_total{{purpose=\"{}\"}} {count}", purpose.name());
+        }
         text
     }
 }
@@ -96,7 +119,10 @@ mod tests {
         counters.record("multiply", 2, 100, 200, Duration::from_millis(1500));
         counters.record("multiply", 1, 50, 100, Duration::from_millis(500));
         counters.record("no such protocol", 1, 1, 1, Duration::ZERO);
+        counters.record_opened(Purpose::StopBit, 3);
         let text = counters.prometheus();
+        assert!(text.contains("veil_p2_opened_total{purpose=\"stop_bit\"} 3\n"), "{text}");
+        assert!(text.contains("veil_p2_opened_total{purpose=\"metric\"} 0\n"), "{text}");
         assert!(text.contains("veil_p2_batches_total{protocol=\"multiply\"} 2\n"), "{text}");
         assert!(text.contains("veil_p2_received_bytes_total{protocol=\"multiply\"} 150\n"), "{text}");
         assert!(text.contains("veil_p2_seconds_total{protocol=\"multiply\"} 2\n"), "{text}");

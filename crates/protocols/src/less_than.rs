@@ -10,7 +10,7 @@
 //! and exact conversions need.
 
 use rand::CryptoRng;
-use veil_slots::{Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots};
+use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, Slots, plain};
 
 use crate::digits::{self, Folding, Order};
 use crate::message::message;
@@ -79,6 +79,11 @@ pub struct Asked(Vec<u64>);
 
 /// P1 masks.
 pub fn ask(input: Masked, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+    // A slot without a mask would be a slot that P2 sees.
+    if input.mask.len() != DEGREE {
+        return Err(ProtocolError::Misuse(format!("{} masks do not hide {DEGREE} slots", input.mask.len())));
+    }
+    plain::checked(&input.mask)?;
     let query = Query { masked: asker.send(&input.slots, &input.mask)? };
     Ok((Asked(input.mask), query))
 }
@@ -102,8 +107,6 @@ pub async fn less_than(session: &Session, inputs: Vec<Masked>) -> Result<Vec<Slo
 
 #[cfg(test)]
 mod tests {
-    use veil_slots::plain;
-
     use super::*;
     use crate::testing::Parties;
 
@@ -116,5 +119,8 @@ mod tests {
         let expected: Vec<u64> =
             values.iter().zip(&mask).map(|(value, mask)| u64::from(plain::add(*value, *mask) < *mask)).collect();
         assert_eq!(parties.open(&wrapped[0]), expected);
+        let short = Masked { slots: parties.encrypt(&values), mask: mask[1..].to_vec() };
+        let error = less_than(&parties.session, vec![short]).await.unwrap_err();
+        assert_eq!(error.to_string(), "8191 masks do not hide 8192 slots");
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! ```text
-//!  lift                  cells into slots                      lookup            f(x) over a small domain
+//!  lift                  cells into slots                      lookup, _range    f(x) over a small domain
 //!  lift_affine           combinations of cells into slots      zero_test         [x = 0]
 //!  lower                 slots into cells                      slot_sum          the sum of all slots
 //!  multiply              x y                                   open              a declared aggregate, to P1
@@ -38,6 +38,7 @@ pub mod lift;
 pub mod lift_affine;
 mod limits;
 pub mod lookup;
+pub mod lookup_range;
 pub mod lower;
 pub mod message;
 pub mod multiply;

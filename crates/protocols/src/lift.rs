@@ -7,7 +7,7 @@
 //! ```
 //! `w` is the column's declared width, so `x + 2^(w-1)` is in `[0, 2^w)` and nothing wraps. What P2 decrypts is within `2^(w-48)` of
 //! uniform: `2^-40` for bytes, `2^-16` for 32-bit numbers. P2 sees the samples' public places, so it sees which rows of a file
-//! take part. A row whose cell is NULL sends a random body in some other row's place and becomes zero.
+//! take part, and which rows are NULL: these send a random body in the place of the first cell, and become zero.
 //!
 //! Cells that combine several samples or carry a factor go through [`lift_affine`](crate::lift_affine).
 
@@ -57,7 +57,7 @@ impl Protocol for Lift {
     const SUMMARY: &'static str = "cells into slots";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",
-        p2: "which samples of a file take part; their values are masked to within 2^(w-48) of uniform",
+        p2: "which samples of a file take part and which rows are NULL; values are masked to within 2^(w-48) of uniform",
     };
     type Query = Query;
     type Received = Query;

@@ -7,18 +7,19 @@
 //! ```text
 //!  P1: beta_j                             seeds, indices, beta_j   (one row a term)  -->
 //!                                                                                    <--  h_j = p_j >> 32,  l_j = p_j mod 2^32      P2
-//!  P1: H = sum_j c_j h_j,  L = sum_j c_j l_j - u       (a negative c_j counts as |c_j| (2^64 - p_j))
-//!  `truncate`:  C = round(L / 2^16),  K = floor(H / 2^32)
-//!  `multiply`:  2^48 K
-//!  P1: x = 2^16 H - 2^48 K + C - pad,  as  2^32 H + L = 2^16 (x + pad) + e  modulo 2^64
+//!  P1: H = sum_j c_j h_j,  L = sum_j c_j l_j - u + 2^15       (a negative c_j counts as |c_j| (2^64 - p_j))
+//!  `truncate`:  C = floor(L / 2^16),  D = floor(L / 2^32)
+//!  `truncate`:  K = floor((H + D) / 2^32)
+//!  P1: x = 2^16 H + C - 2^48 K - pad,  as  2^32 H + L = 2^16 (x + pad) + e + 2^15  modulo 2^64
+//!  `multiply`:  by one where there is a row, by zero elsewhere
 //! ```
-//! `pad` keeps `x + pad` in `[2^30, 2^48)`, so that the only number of the right size is the right one. P2 learns the places of the
-//! samples and how many a row combines at most; their masks are within `2^(w-48)` of uniform.
+//! P2 learns the places of the samples and how many each row combines; values and factors are masked to within `2^(w-48)` of uniform.
 
 use rand::CryptoRng;
 use veil_cells::{CellView, MESSAGE_BITS, NOISE_BITS, phase_of_message};
-use veil_slots::{DEGREE, Factor, Fresh, KeyHolder, L1, Offset, Sample, SeededSlots, Slots, plain};
+use veil_slots::{Factor, Fresh, KeyHolder, L1, Offset, PLAIN_MODULUS, Sample, SeededSlots, Slots, plain};
 
+use crate::channel::blocking;
 use crate::lift::MAX_WIDTH;
 use crate::message::message;
 use crate::multiply::multiply;
@@ -63,7 +64,7 @@ impl Protocol for LiftAffine {
     const SUMMARY: &'static str = "cells that combine samples with secret factors, into slots";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",
-        p2: "which samples of a file take part and how many a row combines; their values are masked to within 2^(w-48) of uniform",
+        p2: "which samples of a file take part, how many a row combines, and which rows are NULL; values and factors are masked to within 2^(w-48) of uniform",
     };
     type Query = Query;
     type Received = Query;
@@ -150,10 +151,9 @@ fn split(rows: &Rows, rng: &mut impl CryptoRng) -> Split {
         low_pad: Vec::with_capacity(count),
         present: Vec::with_capacity(count),
     };
-    let smallest = 1u64 << 30;
-    let room = (1u64 << MESSAGE_BITS) - (1 << rows.width) - smallest;
+    let room = (1u64 << MESSAGE_BITS) - (1 << rows.width);
     for row in &rows.rows {
-        let pad = smallest + plain::uniform_below(room, rng) + (1 << (rows.width - 1));
+        let pad = plain::uniform_below(room, rng) + (1 << (rows.width - 1));
         let mut low_pad = rng.next_u64() & ((1 << NOISE_BITS) - 1);
         let known: &[(i16, Sample)] = row.as_ref().map_or(&[], |row| &row.terms);
         // The term with the oddest factor is solved for, the others are random.
@@ -210,7 +210,7 @@ fn combine(split: &Split, answers: &[(Fresh, Fresh)]) -> Result<[Slots<L1>; 3], 
     for row in 0..count {
         let negative: u64 = split.factors.iter().map(|factors| u64::from((-factors[row].min(0)) as u16)).sum();
         high_offset.push((negative << 32) - negative + (1 << 32) - 1);
-        low_offset.push((negative << 32) + (1 << 32) - split.low_pad[row]);
+        low_offset.push((negative << 32) + (1 << 32) - split.low_pad[row] + (1 << (NOISE_BITS - 1)));
     }
     high.add_clear(&Offset::new(&high_offset));
     let shifted_offset: Vec<u64> = high_offset.iter().map(|offset| plain::mul(*offset, 1 << 16)).collect();
@@ -225,9 +225,9 @@ pub async fn lift_affine(session: &Session, chunks: Vec<Rows>) -> Result<Vec<Slo
         return Ok(Vec::new());
     }
     let mut rng = session.randomness().fork();
-    let splits: Vec<Split> = chunks.iter().map(|rows| split(rows, &mut rng)).collect();
+    let splits: Vec<Split> = blocking(move || chunks.iter().map(|rows| split(rows, &mut rng)).collect()).await?;
     let queries: Vec<Vec<Sample>> = splits.iter().flat_map(|split| split.queries.iter().cloned()).collect();
-    let mut answers = session
+    let answers = session
         .round::<LiftAffine, _, _, _>(
             queries,
             2,
@@ -237,26 +237,34 @@ pub async fn lift_affine(session: &Session, chunks: Vec<Rows>) -> Result<Vec<Slo
             },
             |(), answer| Ok((answer.high, answer.low)),
         )
-        .await?
-        .into_iter();
-    let (mut dividends, mut shifted) = (Vec::new(), Vec::new());
-    for split in &splits {
-        let answers: Vec<(Fresh, Fresh)> = answers.by_ref().take(split.queries.len()).collect();
-        let [high, scaled, low] = combine(split, &answers)?;
-        dividends.push(Dividend { slots: high, shift: 32, rounding: Rounding::Floor });
-        dividends.push(Dividend { slots: low, shift: NOISE_BITS, rounding: Rounding::Nearest });
-        shifted.push(scaled);
-    }
-    let quotients = truncate(session, dividends).await?;
-    let wraps = quotients.as_chunks::<2>().0;
-    let scale = plain::from_signed(1 << MESSAGE_BITS);
-    let products = wraps.iter().map(|[wraps, _]| (wraps.clone(), Slots::clear(&[scale; DEGREE]))).collect();
-    let products = multiply(session, products).await?;
+        .await?;
+    let combined = blocking(move || {
+        let mut answers = answers.into_iter();
+        let combine_one = |split: Split| {
+            let answers: Vec<(Fresh, Fresh)> = answers.by_ref().take(split.queries.len()).collect();
+            Ok((combine(&split, &answers)?, split))
+        };
+        splits.into_iter().map(combine_one).collect::<Result<Vec<_>, ProtocolError>>()
+    });
+    let combined = combined.await??;
 
-    let mut lifted = Vec::with_capacity(splits.len());
-    for (((mut slots, [_, carry]), wrapped), split) in shifted.into_iter().zip(wraps).zip(products).zip(splits) {
-        slots.sub(&wrapped);
-        slots.add(carry);
+    let floor = |slots: &Slots<L1>, shift| Dividend { slots: slots.clone(), shift, rounding: Rounding::Floor };
+    let lows = combined.iter().flat_map(|([_, _, low], _)| [floor(low, NOISE_BITS), floor(low, 32)]).collect();
+    let lows = truncate(session, lows).await?;
+    let (carries, _) = lows.as_chunks::<2>();
+    let highs = combined.iter().zip(carries).map(|(([high, ..], _), [_, carry])| {
+        let mut high = high.clone();
+        high.add(carry);
+        floor(&high, 32)
+    });
+    let wraps = truncate(session, highs.collect()).await?;
+
+    let mut lifted = Vec::with_capacity(combined.len());
+    for ((([_, mut slots, _], split), [low, _]), mut wraps) in combined.into_iter().zip(carries).zip(wraps) {
+        // 2^48 modulo t is small. The factor raises noise, which the product with the rows' presence takes away again.
+        wraps.scale((1i64 << MESSAGE_BITS).rem_euclid(PLAIN_MODULUS as i64) as i32);
+        slots.sub(&wraps);
+        slots.add(low);
         let pad: Vec<u64> = split.pad.iter().map(|pad| plain::from_signed(*pad as i64)).collect();
         slots.sub_clear(&Offset::new(&pad));
         lifted.push((slots, split.present));

@@ -1,6 +1,6 @@
 //! How much P2 does at once.
 
-/// What a batch may ask for. P1 keeps within it, P2 refuses what does not.
+/// What a batch may ask for. P1 cuts its batches to it, P2 refuses what exceeds it; a single row of `truncate` takes up to 48 MB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Rows of one batch.

@@ -18,7 +18,7 @@ use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
 #[derive(Debug)]
 pub struct Open;
 
-/// The most slots that one ciphertext opens.
+/// The most slots that one ciphertext, and one batch, opens.
 pub const MAX_OPENED: u32 = 4096;
 
 /// Why a number is opened: each is leakage that some SQL function declares.
@@ -38,6 +38,16 @@ pub enum Purpose {
 impl Purpose {
     /// All purposes; the place is the number on the wire.
     pub const ALL: [Self; 4] = [Self::Metric, Self::ClusterFlags, Self::StopBit, Self::SizeHistogram];
+
+    /// For logs and counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metric => "metric",
+            Self::ClusterFlags => "cluster_flags",
+            Self::StopBit => "stop_bit",
+            Self::SizeHistogram => "size_histogram",
+        }
+    }
 
     fn from_wire(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
@@ -78,6 +88,10 @@ impl Workload for Query<Inbound> {
             return Err(ProtocolError::TooLarge { what: "a number of opened slots", found, limit });
         }
         Ok(1)
+    }
+
+    fn opens(&self) -> Option<(Purpose, u32)> {
+        Purpose::from_wire(self.purpose).map(|purpose| (purpose, self.count))
     }
 }
 
@@ -157,6 +171,9 @@ mod tests {
         let aggregate = Aggregate { slots, count: MAX_OPENED + 1, purpose: Purpose::StopBit };
         let error = open(&parties.session, vec![aggregate]).await.unwrap_err();
         assert!(matches!(error, ProtocolError::TooLarge { found: 4097, limit: 4096, .. }), "{error}");
+        let many = vec![Aggregate { slots: parties.encrypt(&[7]), count: 3000, purpose: Purpose::Metric }; 2];
+        let error = open(&parties.session, many).await.unwrap_err();
+        assert!(matches!(error, ProtocolError::TooLarge { found: 6000, limit: 4096, .. }), "{error}");
         for (number, purpose) in Purpose::ALL.into_iter().enumerate() {
             assert_eq!(Purpose::from_wire(number as u32), Some(purpose));
         }

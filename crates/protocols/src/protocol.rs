@@ -4,6 +4,7 @@ use rand::CryptoRng;
 use veil_slots::KeyHolder;
 
 use crate::message::{Message, Receive, Sendable};
+use crate::open::Purpose;
 use crate::{Leakage, ProtocolError};
 
 /// One round: P1 sends rows, P2 answers each. The halves of P1, which differ in what they remember between asking and
@@ -39,4 +40,9 @@ pub trait Protocol: 'static {
 pub trait Workload: Message {
     /// Ciphertexts in the answer. A row that asks for something impossible is an error.
     fn answer_ciphertexts(&self) -> Result<usize, ProtocolError>;
+
+    /// Why P1 is to see numbers, and how many: for P2's audit.
+    fn opens(&self) -> Option<(Purpose, u32)> {
+        None
+    }
 }

@@ -115,9 +115,19 @@ impl Responder {
             });
         }
         let rngs = (0..batch.num_rows()).map(|_| StdRng::from_seed(self.randomness.seed())).collect();
-        let answer = (entry.run)(&batch, self.holder.as_ref(), &self.limits, rngs)?;
-        let reply = Frame::new(&header, answer);
+        let ran = (entry.run)(&batch, self.holder.as_ref(), &self.limits, rngs)?;
+        for (purpose, count) in &ran.opened {
+            // What an auditor reads: P1 sees numbers through this protocol only.
+            tracing::info!(purpose = purpose.name(), count, session = %short(&header.session), "opened to P1");
+            self.counters.record_opened(*purpose, *count);
+        }
+        let reply = Frame::new(&header, ran.batch);
         self.counters.record(entry.name, batch.num_rows(), bytes_in, reply.bytes(), started.elapsed());
         Ok(reply)
     }
+}
+
+/// Enough of a session's name to tell sessions apart in a log.
+fn short(session: &[u8; 16]) -> String {
+    session.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rayon::prelude::*;
 use tokio::sync::mpsc;
 use veil_cells::KeyId;
-use veil_slots::{Level, Outbound, PublicKey, Sanitizer, SlotError, Slots};
+use veil_slots::{Level, Outbound, PublicKey, SEEDED_BYTES, Sanitizer, SlotError, Slots};
 
 use crate::channel::{Channel, blocking};
 use crate::limits::{BATCH_CIPHERTEXTS, BATCHES_IN_FLIGHT};
@@ -126,7 +126,9 @@ impl Session {
         };
         self.traffic.rounds.fetch_add(1, Ordering::Relaxed);
         let count = inputs.len();
-        let rows = (BATCH_CIPHERTEXTS / weight.max(1)).clamp(1, self.channel.limits().rows);
+        let limits = self.channel.limits();
+        let ciphertexts = BATCH_CIPHERTEXTS.min(limits.bytes / SEEDED_BYTES);
+        let rows = (ciphertexts / weight.max(1)).clamp(1, limits.rows.max(1));
         let mut inputs = inputs.into_iter();
         let chunks: Vec<Vec<I>> = (0..count.div_ceil(rows)).map(|_| inputs.by_ref().take(rows).collect()).collect();
 

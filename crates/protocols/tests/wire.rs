@@ -98,9 +98,11 @@ fn run() -> Run {
         less_than(&session, vec![Masked { slots: x.clone(), mask: vec![5; DEGREE] }]).await.unwrap();
         truncate(&session, vec![Dividend { slots: x.clone(), shift: 4, rounding: Rounding::Floor }]).await.unwrap();
         compare_and_select(&session, vec![Pair { a: x.clone(), b: y.clone(), bits: 20 }]).await.unwrap();
-        let domain: Arc<[u64]> = Arc::new([77, 78]);
-        let question = Question { slots: y.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain)] };
-        lookup(&session, vec![question]).await.unwrap();
+        for domain in [[77, 78], [78, 77]] {
+            let domain: Arc<[u64]> = Arc::new(domain);
+            let question = Question { slots: y.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain)] };
+            lookup(&session, vec![question]).await.unwrap();
+        }
         zero_test::zero_test(&session, vec![x.clone()]).await.unwrap();
         slot_sum::slot_sum(&session, vec![x.clone()]).await.unwrap();
         open(&session, vec![Aggregate { slots: x, count: 2, purpose: Purpose::Metric }]).await.unwrap();

@@ -5,13 +5,13 @@
 
 use std::cell::RefCell;
 
-use crate::parameters::{DEGREE, LIMBS};
+use crate::parameters::{DEGREE, LIMBS, SPARE_WORDS};
 
 /// Buffers that a thread keeps: 12 MiB.
 const KEPT: usize = 48;
 
-/// Every buffer has room for all primes.
-const WORDS: usize = LIMBS * DEGREE;
+/// Every buffer has room for all primes, and the spare words of a seed.
+const WORDS: usize = LIMBS * DEGREE + SPARE_WORDS;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<u64>>> = const { RefCell::new(Vec::new()) };

@@ -57,7 +57,7 @@ pub use noise::Noise;
 pub use parameters::{
     DEGREE, FLOOD_BITS, INBOUND_LIMBS, LIMBS, OUTBOUND_BYTES, PLAIN_MODULUS, PRIMES, SEEDED_BYTES, SLOT_VALUE_BITS,
 };
-pub use public_key::PublicKey;
+pub use public_key::{PublicKey, small_coefficients};
 pub use ring::{Coefficients, Form, Points, Prepared, Residues};
 pub use sanitize::{Inbound, Outbound, Sanitizer};
 pub use seeded::SeededSlots;

@@ -27,6 +27,9 @@ pub const LIMBS: usize = 4;
 /// half the primes, and half the bytes.
 pub const INBOUND_LIMBS: usize = 2;
 
+/// Words at the end of a seed's stream, in the place of those that are not below their prime.
+pub(crate) const SPARE_WORDS: usize = 64;
+
 /// Bits of a residue on the wire.
 pub(crate) const PRIME_BITS: usize = 54;
 

@@ -51,15 +51,15 @@ impl PublicKey {
     /// A fresh encryption of zero under a flood of noise, modulo the two primes that P2 sees: the key's first residues are a
     /// key modulo these.
     pub(crate) fn flooded_zero<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> FloodedZero {
-        let u = Zeroizing::new(Residues::from_small_modulo(&small(rng), INBOUND_LIMBS).into_points());
+        let u = Zeroizing::new(Residues::from_small_modulo(&small_coefficients(rng), INBOUND_LIMBS).into_points());
         let mut noise = [flood(rng), Residues::zero_modulo(INBOUND_LIMBS)];
-        noise.iter_mut().for_each(|noise| noise.add_small(&small(rng)));
+        noise.iter_mut().for_each(|noise| noise.add_small(&small_coefficients(rng)));
         let mut noise = noise.into_iter();
         let components = self.components.each_ref().map(|component| {
             let mut product = Residues::clone(&u);
             product.mul_prepared(component);
             if let Some(noise) = noise.next() {
-                product.add(&noise.into_points());
+                product.add(&Zeroizing::new(noise.into_points()));
             }
             product
         });
@@ -76,9 +76,9 @@ impl Drop for FloodedZero {
     }
 }
 
-/// Coefficients of keys and noise.
-pub(crate) fn small<R: CryptoRng + ?Sized>(mut rng: &mut R) -> Zeroizing<Vec<i64>> {
-    Zeroizing::new(sample_vec_cbd(DEGREE, VARIANCE, &mut rng).unwrap_or_default())
+/// Coefficients of keys and noise: centred binomial.
+pub fn small_coefficients<R: CryptoRng + ?Sized>(mut rng: &mut R) -> Zeroizing<Vec<i64>> {
+    Zeroizing::new(sample_vec_cbd(DEGREE, VARIANCE, &mut rng).expect("the variance is between 1 and 16"))
 }
 
 /// Uniform in `[-FLOOD, FLOOD)`, coefficient by coefficient.

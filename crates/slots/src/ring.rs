@@ -12,7 +12,7 @@ use veil_cells::{Seed, expand_mask};
 use zeroize::Zeroize;
 
 use crate::SlotError;
-use crate::parameters::{DEGREE, INBOUND_LIMBS, LIMB_BYTES, LIMBS, PLAIN_MODULUS, PRIME_BITS, PRIMES};
+use crate::parameters::{DEGREE, INBOUND_LIMBS, LIMB_BYTES, LIMBS, PLAIN_MODULUS, PRIME_BITS, PRIMES, SPARE_WORDS};
 use crate::{buffers, packing};
 
 /// What the arithmetic modulo one prime needs.
@@ -201,10 +201,9 @@ impl Residues<Points> {
     /// The uniform polynomial that a seed stands for: AES-128 in counter mode, 54 bits a residue; a word that is not below
     /// its prime is replaced by the next of 64 spare ones at the end of the stream.
     pub fn from_seed(seed: Seed) -> Self {
-        const SPARE: usize = 64;
-        let mut words = buffers::zeros(LIMBS * DEGREE + SPARE);
+        let mut words = buffers::zeros(LIMBS * DEGREE + SPARE_WORDS);
         expand_mask(seed, &mut words);
-        let mut spare = [0; SPARE];
+        let mut spare = [0; SPARE_WORDS];
         spare.copy_from_slice(&words[LIMBS * DEGREE..]);
         words.truncate(LIMBS * DEGREE);
         let mut spare = spare.into_iter();
@@ -304,8 +303,8 @@ pub(crate) fn reduce(wide: u128, excess: u64) -> u64 {
     twice - (prime & ((twice >= prime) as u64).wrapping_neg())
 }
 
-/// A polynomial that many others are multiplied by.
-#[derive(Clone, Debug)]
+/// A polynomial that many others are multiplied by. It may be a key, so it does not print.
+#[derive(Clone)]
 pub struct Prepared {
     residues: Residues<Points>,
     shoup: Vec<u64>,
@@ -314,13 +313,23 @@ pub struct Prepared {
 impl Prepared {
     /// Precomputes Shoup's quotients.
     pub fn new(residues: Residues<Points>) -> Self {
-        let shoup = residues.limbs().flat_map(|(limb, words)| limb.modulus.shoup_vec(words)).collect();
+        // Room for all of it at once: a vector that grows leaves copies behind.
+        let mut shoup = Vec::with_capacity(residues.words.len());
+        for (limb, words) in residues.limbs() {
+            shoup.extend(words.iter().map(|word| limb.modulus.shoup(*word)));
+        }
         Self { residues, shoup }
     }
 
     /// The polynomial.
     pub fn residues(&self) -> &Residues<Points> {
         &self.residues
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prepared")
     }
 }
 

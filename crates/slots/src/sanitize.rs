@@ -6,7 +6,7 @@
 //! 2. flooded with uniform noise, at least `2^40` times its own, and
 //! 3. blinded in its plaintext, by what the protocol adds.
 //!
-//! An [`Outbound`] cannot be made in any other way, and nothing else can be put into a message for P2.
+//! An [`Outbound`] cannot be made in any other way, and it is the type of every slot ciphertext in a query.
 
 use std::sync::{Arc, LazyLock};
 
@@ -181,7 +181,7 @@ mod tests {
     /// A multiple of q2 q3 divides exactly, and a remainder below half of it disappears, in both directions.
     #[test]
     fn switching_down_divides_and_rounds() {
-        let small = crate::public_key::small(&mut StdRng::seed_from_u64(1));
+        let small = crate::public_key::small_coefficients(&mut StdRng::seed_from_u64(1));
         for rest in [0, 1, -1, 1 << 40, -(1 << 40)] {
             let mut polynomial = Residues::from_small(&small);
             polynomial.scale(PRIMES[2] as i64);

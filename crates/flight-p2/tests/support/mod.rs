@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by several test programs; a test fails by panicking")]
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -30,7 +31,11 @@ pub(crate) struct Certificates(tempfile::TempDir);
 impl Certificates {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+        let write = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        };
         for (authority, names) in [("ca", ["p1", "p2"]), ("rogue-ca", ["rogue", "rogue-p2"])] {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(Vec::new()).unwrap();

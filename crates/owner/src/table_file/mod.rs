@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-pub use self::guard::hide_caught_panics;
 pub(crate) use self::pipeline::transform;
 pub(crate) use self::reader::TableReader;
 pub(crate) use self::writer::TableWriter;
