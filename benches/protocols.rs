@@ -38,29 +38,38 @@ fn processor_seconds() -> f64 {
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
 
+/// Sums over all turns.
+#[derive(Default)]
 struct Measured {
+    slots: f64,
     core: f64,
     clock: f64,
     up: f64,
     down: f64,
 }
 
-/// Runs `work` until three seconds have passed; figures are per slot.
-async fn measure<F: Future<Output = usize>>(session: &Session, work: impl Fn() -> F) -> Measured {
-    work().await;
+/// Runs `work` for one second and adds to the sums.
+async fn turn<F: Future<Output = usize>>(session: &Session, measured: &mut Measured, work: impl Fn(Session) -> F) {
+    work(session.clone()).await;
     let (up, down) = (session.traffic().bytes_up(), session.traffic().bytes_down());
     let (started, processor) = (Instant::now(), processor_seconds());
-    let mut slots = 0;
-    while started.elapsed().as_secs_f64() < 3.0 {
-        slots += work().await;
+    while started.elapsed().as_secs_f64() < 1.0 {
+        measured.slots += work(session.clone()).await as f64;
     }
-    let slots = slots as f64;
-    Measured {
-        core: (processor_seconds() - processor) / slots * 1e6,
-        clock: started.elapsed().as_secs_f64() / slots * 1e6,
-        up: (session.traffic().bytes_up() - up) as f64 / slots,
-        down: (session.traffic().bytes_down() - down) as f64 / slots,
-    }
+    measured.core += (processor_seconds() - processor) * 1e6;
+    measured.clock += started.elapsed().as_secs_f64() * 1e6;
+    measured.up += (session.traffic().bytes_up() - up) as f64;
+    measured.down += (session.traffic().bytes_down() - down) as f64;
+}
+
+fn print(name: &str, local: &Measured, flight: &Measured) {
+    let per_slot = |measured: &Measured| (measured.core / measured.slots, measured.clock / measured.slots);
+    let ((core, clock), (flight_core, flight_clock)) = (per_slot(local), per_slot(flight));
+    let overhead = (flight_clock / clock - 1.0) * 100.0;
+    let (up, down) = (local.up / local.slots, local.down / local.slots);
+    println!(
+        "| {name} | {core:.2} | {clock:.2} | {flight_core:.2} | {flight_clock:.2} | {overhead:.0} % | {up:.0} | {down:.0} |"
+    );
 }
 
 fn wanted(name: &str) -> bool {
@@ -68,14 +77,8 @@ fn wanted(name: &str) -> bool {
     filters.peek().is_none() || filters.any(|filter| name.contains(&filter))
 }
 
-fn print(channel: &str, name: &str, measured: &Measured) {
-    let Measured { core, clock, up, down } = measured;
-    println!("| {name} | {channel} | {core:.2} | {clock:.2} | {up:.0} | {down:.0} |");
-}
-
-async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
+async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
     let mut rng = StdRng::seed_from_u64(1);
-    let session = Session::new(channel, owner.key_id(), owner.p1().public_key().clone());
     let keys = owner.p2();
     let mut seal = |bound: u64| -> Slots<L1> {
         let values: Vec<u64> = (0..DEGREE).map(|_| plain::uniform_below(bound, &mut rng)).collect();
@@ -90,26 +93,34 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
     let cell_type = CellType::new(Kind::Integer, Width::of_range(0, 120).unwrap(), 1, owner.key_id(), ColumnId([3; 8]));
     let numbers: Vec<i64> = (0..16 * DEGREE as i64).map(|row| row % 120).collect();
     let cells = encrypt_column(owner, &cell_type, &numbers, None, &mut StdRng::seed_from_u64(3)).unwrap();
-    let session = &session;
 
     let pairs = || a.iter().zip(&b).map(|(a, b)| Pair { a: a.clone(), b: b.clone(), bits: 34 }).collect::<Vec<_>>();
-    /// Measures one protocol, unless the command line names others.
+    /// Measures one protocol, unless the command line names others: channels take turns, so that both meet the same machine.
     macro_rules! show {
-        ($name:literal, $work:expr) => {
+        ($name:literal, |$session:ident| $work:expr) => {
             if wanted($name) {
-                let measured = measure(session, || async { $work.await.unwrap().len() * DEGREE }).await;
-                print(channel_name, $name, &measured);
+                let (mut measured_local, mut measured_flight) = (Measured::default(), Measured::default());
+                for _ in 0..4 {
+                    for (session, measured) in [(local, &mut measured_local), (flight, &mut measured_flight)] {
+                        let work = |session: Session| {
+                            let work = async |$session: &Session| $work.await.unwrap().len() * DEGREE;
+                            async move { work(&session).await }
+                        };
+                        turn(session, measured, work).await;
+                    }
+                }
+                print($name, &measured_local, &measured_flight);
             }
         };
     }
-    show!("compare_and_select", compare_and_select(session, pairs()));
+    show!("compare_and_select", |session| compare_and_select(session, pairs()));
     let twos = || bits.as_chunks::<2>().0.iter().map(|pair| pair.to_vec()).collect::<Vec<_>>();
-    show!("and, 2 bits", and::and(session, twos()));
+    show!("and, 2 bits", |session| and::and(session, twos()));
     let threes = || bits.as_chunks::<3>().0.iter().map(|three| three.to_vec()).collect::<Vec<_>>();
-    show!("and, 3 bits", and::and(session, threes()));
+    show!("and, 3 bits", |session| and::and(session, threes()));
     let factors = || a.iter().cloned().zip(b.iter().cloned()).collect::<Vec<_>>();
-    show!("multiply", multiply::multiply(session, factors()));
-    show!("lift", lift::lift_column(session, CellArray::Binary(&cells), 0, 8));
+    show!("multiply", |session| multiply::multiply(session, factors()));
+    show!("lift", |session| lift::lift_column(session, CellArray::Binary(&cells), 0, 8));
     let rows = || {
         let row = |slots: &Slots<L1>| lower::Rows {
             lanes: vec![slots.clone()],
@@ -121,12 +132,12 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
         };
         bits.iter().map(row).collect::<Vec<_>>()
     };
-    show!("lower", lower::lower(session, rows()));
+    show!("lower", |session| lower::lower(session, rows()));
     let domain: Arc<[u64]> = (0..64).collect();
     let question =
         || vec![Question { slots: small.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] }];
-    show!("lookup over 64", lookup(session, question()));
-    show!("slot_sum", slot_sum::slot_sum(session, a.clone()));
+    show!("lookup over 64", |session| lookup(session, question()));
+    show!("slot_sum", |session| slot_sum::slot_sum(session, a.clone()));
     let exact = || {
         a.iter()
             .zip(&b)
@@ -134,15 +145,15 @@ async fn all(channel_name: &str, channel: Arc<dyn Channel>, owner: &OwnerKeys) {
             .map(|(a, b)| compare_exact::Pair { a: a.clone(), b: b.clone(), bits: 34 })
             .collect::<Vec<_>>()
     };
-    show!("compare_exact, 34 bits", compare_exact::compare_exact(session, exact()));
+    show!("compare_exact, 34 bits", |session| compare_exact::compare_exact(session, exact()));
     let dividends = || {
         a.iter()
             .take(2)
             .map(|slots| truncate::Dividend { slots: slots.clone(), shift: 20, rounding: truncate::Rounding::Nearest })
             .collect::<Vec<_>>()
     };
-    show!("truncate by 2^20", truncate::truncate(session, dividends()));
-    show!("zero_test", zero_test::zero_test(session, a[..2].to_vec()));
+    show!("truncate by 2^20", |session| truncate::truncate(session, dividends()));
+    show!("zero_test", |session| zero_test::zero_test(session, a[..2].to_vec()));
 }
 
 /// The comparison done as the paper does it, as far as it can be in BFV: for each of the two numbers a distance is squared and a
@@ -184,19 +195,22 @@ fn baseline() {
     let comparisons = comparisons as f64;
     let core = (processor_seconds() - processor) / comparisons * 1e6;
     let clock = started.elapsed().as_secs_f64() / comparisons * 1e6;
-    println!("| baseline: comparison by polynomials | none | {core:.2} | {clock:.2} | 108 | 27 |");
+    println!("| baseline: comparison by polynomials | {core:.2} | {clock:.2} | | | | 108 | 54 |");
 }
 
 fn main() {
-    println!("| protocol | channel | core, µs | clock, µs | bytes up | bytes down |\n|---|---|---|---|---|---|");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let responder = Arc::new(Responder::new(Arc::new(support::KEYS.p2()), Limits::default(), Randomness::os()));
-        all("in process", Arc::new(InProcess::new(responder)), &support::KEYS).await;
+        println!("| µs a slot | core | clock | Flight, core | clock | overhead | bytes up | bytes down |");
+        println!("|---|---|---|---|---|---|---|---|");
+        let owner = &*support::KEYS;
+        let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os()));
         let certificates = support::Certificates::new();
         let p2 = support::P2::start(support::with_tls(&certificates)).await;
         let channel = support::connect(support::client(&p2, Some(&certificates))).await.unwrap();
-        all("Flight, mutual TLS", Arc::new(channel), &support::KEYS).await;
+        let session =
+            |channel: Arc<dyn Channel>| Session::new(channel, owner.key_id(), owner.p1().public_key().clone());
+        all(&session(Arc::new(InProcess::new(responder))), &session(Arc::new(channel)), owner).await;
     });
     if wanted("baseline") {
         baseline();

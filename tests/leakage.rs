@@ -203,11 +203,14 @@ async fn lookups_show_one_zero_at_a_uniform_place() {
         let transcript = parties.transcript();
         let mut places = [0; 16];
         for candidates in transcript.as_chunks::<16>().0 {
-            for slot in 0..DEGREE {
-                let zeros: Vec<usize> = (0..16).filter(|p| candidates[*p][slot] == 0).collect();
-                assert_eq!(zeros.len(), 1);
-                places[zeros[0]] += 1;
+            let mut zeros = vec![0; DEGREE];
+            for (place, candidate) in candidates.iter().enumerate() {
+                for (zeros, value) in zeros.iter_mut().zip(candidate) {
+                    *zeros += usize::from(*value == 0);
+                    places[place] += usize::from(*value == 0);
+                }
             }
+            assert!(zeros.iter().all(|zeros| *zeros == 1));
         }
         assert_equally_likely("place of the zero", &places);
         let others = transcript.concat().into_iter().filter(|value| *value != 0);

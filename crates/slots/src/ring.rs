@@ -236,8 +236,8 @@ impl Residues<Points> {
     /// The sum of ring products: products are added up unreduced, sixteen at a time.
     pub(crate) fn dot(terms: &[(&Self, &Self)]) -> Self {
         let mut words = buffers::take();
-        for limb in 0..LIMBS {
-            let excess = excess(PRIMES[limb]);
+        for (limb, prime) in PRIMES.into_iter().enumerate() {
+            let excess = excess(prime);
             let start = words.len();
             words.resize(start + DEGREE, 0);
             for terms in terms.chunks(LAZY_TERMS) {
