@@ -79,7 +79,16 @@ fn table(metrics: &str) -> String {
         let counts = counts.iter().map(|count| format!("{count:>14.0}")).collect::<String>();
         table += &format!("{protocol:<20}{counts}{seconds:>14.2}\n");
     }
-    table
+    table + &opened(metrics)
+}
+
+/// What P1 was shown, by purpose, in one line.
+fn opened(metrics: &str) -> String {
+    let purposes = metrics.lines().filter_map(|line| {
+        let (purpose, count) = line.strip_prefix("veil_p2_opened_total{purpose=\"")?.split_once("\"} ")?;
+        Some(format!("{} {count}", purpose.replace('_', " ")))
+    });
+    format!("\nnumbers opened to P1: {}\n", purposes.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -98,5 +107,7 @@ mod tests {
         };
         assert_eq!(fields("multiply"), ["multiply", "1", "5", "1000", "2000", "1.50"]);
         assert_eq!(fields("lift "), ["lift", "0", "0", "0", "0", "0.00"]);
+        let opened = "numbers opened to P1: metric 0, cluster flags 0, stop bit 0, size histogram 0\n";
+        assert!(table.ends_with(opened), "{table}");
     }
 }
