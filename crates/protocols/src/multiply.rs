@@ -79,7 +79,21 @@ pub fn ask((x, y): (Slots<L1>, Slots<L1>), asker: &mut Asker<'_>) -> Result<(Ask
     Ok((Asked { a, b }, query))
 }
 
-/// P1 takes the masks off.
+/// P1 takes the masks off, once:
+///
+/// ```
+/// use veil_protocols::multiply::{Answer, Asked, finish};
+/// fn once(asked: Asked, answer: Answer<veil_slots::Fresh>) {
+///     let _ = finish(asked, answer);
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// # use veil_protocols::multiply::{Answer, Asked, finish};
+/// fn twice(asked: Asked, first: Answer<veil_slots::Fresh>, second: Answer<veil_slots::Fresh>) {
+///     let _ = finish(asked, first);
+///     let _ = finish(asked, second); // use of moved value: `asked`
+/// }
+/// ```
 pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L1>, ProtocolError> {
     let Asked { a, b } = asked;
     let (x, y) = (answer.x, answer.y);

@@ -200,3 +200,84 @@ fn finish_batch<P: Protocol, W: Send, O: Send>(
     let work: Vec<(usize, W)> = waiting.into_iter().enumerate().collect();
     work.into_par_iter().map(|(row, waiting)| finish(waiting, P::Reply::read(&batch, row)?)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+    use crate::channel::Frames;
+    use crate::multiply::multiply;
+    use crate::testing::Parties;
+    use crate::{InProcess, Limits, Responder};
+
+    /// A channel that does something to the answers of a round.
+    #[derive(Debug)]
+    struct Meddler {
+        channel: InProcess,
+        meddle: fn(Vec<Frame>) -> Vec<Frame>,
+    }
+
+    impl Channel for Meddler {
+        fn exchange(&self, requests: Frames) -> Frames {
+            let (answers, meddle) = (self.channel.exchange(requests), self.meddle);
+            let collected = async move {
+                let answers: Vec<Frame> = answers.try_collect().await?;
+                Ok::<_, ProtocolError>(stream::iter(meddle(answers).into_iter().map(Ok)))
+            };
+            stream::once(collected).try_flatten().boxed()
+        }
+
+        fn limits(&self) -> Limits {
+            self.channel.limits()
+        }
+    }
+
+    /// Twenty products, four batches, through a channel that meddles.
+    async fn outcome(meddle: fn(Vec<Frame>) -> Vec<Frame>) -> Result<usize, ProtocolError> {
+        let mut parties = Parties::new(30);
+        let responder = Responder::new(Arc::new(parties.keys.clone()), Limits::default(), Randomness::fixed(1));
+        let channel = Meddler { channel: InProcess::new(Arc::new(responder)), meddle };
+        let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
+        let session = Session::with(Arc::new(channel), parties.owner.key_id(), sanitizer, Randomness::fixed(2));
+        let pair = (parties.encrypt(&[2]), parties.encrypt(&[3]));
+        multiply(&session, vec![pair; 20]).await.map(|products| products.len())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn answers_that_are_missing_repeated_reordered_or_damaged_end_the_round() {
+        assert_eq!(outcome(|answers| answers).await.unwrap(), 20);
+        let cases: [(fn(Vec<Frame>) -> Vec<Frame>, &str); 5] = [
+            (|mut answers| answers.drain(1..).collect(), "belongs to another question"),
+            (|mut answers| answers.drain(..1).collect(), "P2 answered 5 of 20 questions"),
+            (|answers| answers.into_iter().rev().collect(), "belongs to another question"),
+            (|answers| [answers.clone(), answers].concat(), "an answer to no question"),
+            (
+                |mut answers| {
+                    answers[0].batch = answers[1].batch.clone();
+                    answers
+                },
+                "its checksum does not match",
+            ),
+        ];
+        for (meddle, sentence) in cases {
+            let error = outcome(meddle).await.unwrap_err().to_string();
+            assert!(error.contains(sentence), "{error}");
+        }
+    }
+
+    /// Batches are cut to what P2 takes.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn small_limits_make_small_batches() {
+        let mut parties = Parties::new(31);
+        let limits = Limits { rows: 1, bytes: 4 * SEEDED_BYTES };
+        let responder = Arc::new(Responder::new(Arc::new(parties.keys.clone()), limits, Randomness::fixed(1)));
+        let channel = Arc::new(InProcess::new(responder.clone()));
+        let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
+        let session = Session::with(channel, parties.owner.key_id(), sanitizer, Randomness::fixed(2));
+        let pair = (parties.encrypt(&[2]), parties.encrypt(&[3]));
+        assert_eq!(multiply(&session, vec![pair; 3]).await.unwrap().len(), 3);
+        let counted = responder.counters().snapshot().find(|(name, _)| *name == "multiply").unwrap().1;
+        assert_eq!((counted.batches, counted.rows), (3, 3));
+    }
+}

@@ -19,6 +19,10 @@ use crate::ring::{LIMB, Points, Residues, excess, reduce};
 use crate::{Level, PublicKey, SlotError, Slots, ZeroPool, buffers};
 
 /// A ciphertext on its way to P2, sanitised: only [`Sanitizer::sanitize`] makes one.
+///
+/// ```compile_fail,E0423
+/// let forged = veil_slots::Outbound(vec![0; veil_slots::OUTBOUND_BYTES]); // cannot initialize: private fields
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outbound(Vec<u8>);
 

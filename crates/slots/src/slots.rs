@@ -8,6 +8,20 @@ use crate::ring::{Points, Residues};
 use crate::{L0, L1, Level, Noise, Raise, Stays};
 
 /// 8192 encrypted numbers at level `L`. Cloning is cheap: copies share memory until one is changed.
+///
+/// Two multiplications are possible, a third is not:
+/// ```
+/// # use veil_slots::{Factor, L0, L2, Slots};
+/// fn twice(slots: &Slots<L0>, factor: &Factor) -> Slots<L2> {
+///     slots.times(factor).times(factor)
+/// }
+/// ```
+/// ```compile_fail,E0599
+/// # use veil_slots::{Factor, L2, Slots};
+/// fn a_third_time(slots: &Slots<L2>, factor: &Factor) {
+///     slots.times(factor); // no method named `times` found
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Slots<L: Level> {
     /// `c0 + c1 s = (q/t) m + noise`.
