@@ -211,11 +211,14 @@ mod tests {
     use crate::testing::Parties;
     use crate::{InProcess, Limits, Responder};
 
+    /// What a channel does to the answers of a round.
+    type Meddle = fn(Vec<Frame>) -> Vec<Frame>;
+
     /// A channel that does something to the answers of a round.
     #[derive(Debug)]
     struct Meddler {
         channel: InProcess,
-        meddle: fn(Vec<Frame>) -> Vec<Frame>,
+        meddle: Meddle,
     }
 
     impl Channel for Meddler {
@@ -234,7 +237,7 @@ mod tests {
     }
 
     /// Twenty products, four batches, through a channel that meddles.
-    async fn outcome(meddle: fn(Vec<Frame>) -> Vec<Frame>) -> Result<usize, ProtocolError> {
+    async fn outcome(meddle: Meddle) -> Result<usize, ProtocolError> {
         let mut parties = Parties::new(30);
         let responder = Responder::new(Arc::new(parties.keys.clone()), Limits::default(), Randomness::fixed(1));
         let channel = Meddler { channel: InProcess::new(Arc::new(responder)), meddle };
@@ -247,7 +250,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn answers_that_are_missing_repeated_reordered_or_damaged_end_the_round() {
         assert_eq!(outcome(|answers| answers).await.unwrap(), 20);
-        let cases: [(fn(Vec<Frame>) -> Vec<Frame>, &str); 5] = [
+        let cases: [(Meddle, &str); 5] = [
             (|mut answers| answers.drain(1..).collect(), "belongs to another question"),
             (|mut answers| answers.drain(..1).collect(), "P2 answered 5 of 20 questions"),
             (|answers| answers.into_iter().rev().collect(), "belongs to another question"),
