@@ -5,8 +5,8 @@
 //!                                                                         <--  [w mod m = p]  for these p          P2
 //!  P1: f(x) = sum_p [..] f(a + (p - rho mod m))
 //! ```
-//! `w` is within `m / t`, at most `2^-38`, of uniform. Up to sixteen residues are asked for in a row; the rows of one question send the
-//! same masked number, each sanitised anew.
+//! `w` is within `m / t`, at most `2^-38`, of uniform. Up to sixteen residues are asked for in a row; the rows of one question share
+//! `rho` modulo `m`, and draw the rest of it anew.
 
 use rand::CryptoRng;
 use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain};
