@@ -228,6 +228,29 @@ mod tests {
     }
 
     #[test]
+    fn we_open_what_the_public_key_encrypts() {
+        let mut rng = StdRng::seed_from_u64(8);
+        let key = SlotKey::generate(&mut rng);
+        let public = key.public_key(&mut rng);
+        let slots = public.encrypt(&numbers(), &mut rng);
+        assert_eq!(key.open_slots(&slots), numbers());
+        // Its noise is within what is tracked, and not far below it.
+        let mut phase = slots.components()[1].clone();
+        phase.mul_prepared(&key.prepared);
+        phase.add(slots.components()[0]);
+        phase.sub(&scaled_up(coefficients_of_slots(&numbers())).into_points());
+        let noise = phase.into_coefficients();
+        let largest = noise.limb(0).iter().map(|e| (*e).min(PRIMES[0] - e)).max().unwrap() as f64;
+        assert!(largest < slots.noise().bound() && largest > slots.noise().bound() / 30.0, "noise {largest}");
+        // Its noise leaves room for one multiplication on the way to P2, not for two.
+        let (factor, sanitizer) = (Factor::new(&numbers()), Sanitizer::new(public));
+        let outbound = sanitizer.sanitize(&slots.times(&factor), &[], &mut rng).unwrap();
+        let expected: Vec<u64> = numbers().iter().map(|x| plain::mul(*x, *x)).collect();
+        assert_eq!(*key.open(Inbound::parse(outbound.as_bytes()).unwrap()), expected);
+        assert!(sanitizer.sanitize(&slots.times(&factor).times(&factor), &[], &mut rng).is_err());
+    }
+
+    #[test]
     fn keys_round_trip_and_do_not_print() {
         let key = SlotKey::generate(&mut StdRng::seed_from_u64(4));
         let bytes: [u8; SLOT_KEY_BYTES] = key.to_bytes().as_slice().try_into().unwrap();

@@ -26,6 +26,12 @@ impl Noise {
         Self((VARIANCE as f64 + 0.25).sqrt())
     }
 
+    /// Of a public-key encryption, `u e + e1 + e2 s`: given one factor, each product is sub-Gaussian with parameter `sqrt(10)` times
+    /// the factor's 2-norm, which is below `sqrt(8192 * 11)` but for a probability of `2^-80`.
+    pub fn public() -> Self {
+        Self(2.0 * (VARIANCE as f64 * DEGREE as f64 * 11.0).sqrt() + Self::fresh().0)
+    }
+
     /// Of a sum.
     pub fn plus(self, other: Self) -> Self {
         Self(self.0 + other.0)

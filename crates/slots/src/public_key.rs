@@ -5,9 +5,10 @@ use rand::CryptoRng;
 use veil_cells::Seed;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::encoding::{coefficients_of_slots, scaled_up};
 use crate::parameters::{DEGREE, FLOOD, INBOUND_LIMBS, VARIANCE};
 use crate::ring::{Coefficients, Points, Residues, excess, reduce};
-use crate::{Prepared, SeededSlots, SlotError};
+use crate::{L0, Noise, Prepared, SeededSlots, SlotError, Slots};
 
 /// An encryption of zero, `(e - a s, a)`.
 #[derive(Clone)]
@@ -46,6 +47,22 @@ impl PublicKey {
     /// The seed of its uniform component.
     pub fn seed(&self) -> Seed {
         self.seeded.seed()
+    }
+
+    /// Encrypts numbers below `t`; missing slots are zero. Nobody but the key holder can tell what they are, not even apart from
+    /// each other: for values of P1's own that stay with it, or with someone else. What goes to P2 is sanitised anyway.
+    pub fn encrypt<R: CryptoRng + ?Sized>(&self, values: &[u64], rng: &mut R) -> Slots<L0> {
+        let u = Zeroizing::new(Residues::from_small(&small_coefficients(rng)).into_points());
+        let mut message = Some(scaled_up(coefficients_of_slots(values)));
+        let components = self.components.each_ref().map(|component| {
+            let mut noise = message.take().unwrap_or_else(Residues::zero);
+            noise.add_small(&small_coefficients(rng));
+            let mut product = Residues::clone(&u);
+            product.mul_prepared(component);
+            product.add(&Zeroizing::new(noise.into_points()));
+            product
+        });
+        Slots::from_parts(components, Noise::public())
     }
 
     /// A fresh encryption of zero under a flood of noise, modulo the two primes that P2 sees: the key's first residues are a
