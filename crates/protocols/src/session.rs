@@ -116,6 +116,9 @@ impl Session {
         W: Send + 'static,
         O: Send + 'static,
     {
+        if inputs.is_empty() {
+            return Ok(Vec::new());
+        }
         let header = Header {
             protocol: P::NAME.to_owned(),
             version: P::VERSION,

@@ -291,6 +291,23 @@ fn too_much_at_once_is_refused() {
     assert!(matches!(error, ProtocolError::TooLarge { what: "a batch", .. }), "{error}");
 }
 
+/// Many rows must not open more together than one may alone.
+#[test]
+fn a_batch_opens_no_more_than_a_row_may() {
+    let run = run();
+    let (header, batch) = run.recorded["open"].0.clone().open().unwrap();
+    let ask = |counts: Vec<u32>| {
+        let many = arrow::compute::concat_batches(&batch.schema(), std::iter::repeat_n(&batch, counts.len())).unwrap();
+        let columns = vec![many.column(0).clone(), Arc::new(UInt32Array::from(counts)), many.column(2).clone()];
+        run.responder.answer(Frame::new(&header, RecordBatch::try_new(batch.schema(), columns).unwrap()))
+    };
+    assert!(ask(vec![4000, 96]).is_ok());
+    let error = ask(vec![4000, 97]).unwrap_err();
+    assert!(matches!(error, ProtocolError::TooLarge { found: 4097, limit: 4096, .. }), "{error}");
+    let opened: u64 = run.responder.counters().opened().map(|(_, count)| count).sum();
+    assert_eq!(opened, 2 + 4096, "what is refused is not opened");
+}
+
 /// The same request twice: both answers finish to the same result, whichever P1 gets.
 #[test]
 fn a_repeated_request_gets_an_equivalent_answer() {
