@@ -88,7 +88,6 @@ pub struct Products {
 }
 
 /// What P1 remembers.
-#[derive(Debug)]
 pub struct Asked {
     /// The flips, all bits of a slot in one byte.
     flips: Vec<u8>,

@@ -102,7 +102,6 @@ pub struct Selected {
 }
 
 /// What P1 remembers.
-#[derive(Debug)]
 pub struct Asked {
     b: Slots<L1>,
     /// Whether the sign was flipped.

@@ -65,7 +65,7 @@ impl Protocol for LessThan {
 }
 
 /// A vector and the mask that P1 adds to it: one uniform number modulo `t` a slot.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Masked {
     /// `x`.
     pub slots: Slots<L1>,
@@ -74,7 +74,6 @@ pub struct Masked {
 }
 
 /// What P1 remembers: its own numbers.
-#[derive(Debug)]
 pub struct Asked(Vec<u64>);
 
 /// P1 masks.

@@ -91,7 +91,6 @@ pub struct Rows {
 }
 
 /// What P1 remembers: its masks.
-#[derive(Debug)]
 pub struct Asked {
     mask: Vec<u64>,
     present: Option<Vec<bool>>,

@@ -83,7 +83,7 @@ impl Protocol for Lookup {
 }
 
 /// The values of a function.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Table {
     /// The same in every slot: one number below `t` a candidate.
     Shared(Arc<[u64]>),
@@ -108,7 +108,7 @@ impl Table {
 }
 
 /// What to look up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Question {
     /// `x`; every slot must be in the domain, unused ones too (which are zero, unless a clear vector was added).
     pub slots: Slots<L1>,
@@ -148,7 +148,6 @@ impl Question {
 }
 
 /// Some candidates of a question.
-#[derive(Debug)]
 pub struct Group {
     pub(crate) question: Arc<Question>,
     /// For every candidate of the group, and every slot, its place in the domain.

@@ -99,7 +99,6 @@ pub struct Rows {
 }
 
 /// What P1 remembers: its masks and the cells' shape.
-#[derive(Debug)]
 pub struct Asked {
     masks: Vec<Vec<u64>>,
     count: usize,

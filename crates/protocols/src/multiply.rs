@@ -66,7 +66,6 @@ impl Protocol for Multiply {
 }
 
 /// What P1 remembers: its masks.
-#[derive(Debug)]
 pub struct Asked {
     a: Vec<u64>,
     b: Vec<u64>,

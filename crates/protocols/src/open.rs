@@ -126,7 +126,6 @@ pub struct Aggregate {
 }
 
 /// What P1 remembers: its masks.
-#[derive(Debug)]
 pub struct Asked(Vec<u64>);
 
 /// P1 masks every slot, those that stay closed too.

@@ -60,7 +60,6 @@ impl Protocol for SlotSum {
 }
 
 /// What P1 remembers: the sum of its mask.
-#[derive(Debug)]
 pub struct Asked(u64);
 
 /// P1 masks every slot.

@@ -113,7 +113,6 @@ pub struct Dividend {
 }
 
 /// What P1 remembers.
-#[derive(Debug)]
 pub struct Asked {
     mask: Vec<u64>,
     shift: u32,

@@ -61,7 +61,6 @@ impl Protocol for ZeroTest {
 }
 
 /// What P1 remembers: its masks.
-#[derive(Debug)]
 pub struct Asked(Vec<u64>);
 
 /// P1 masks.
