@@ -97,8 +97,34 @@ impl Cell {
 
     /// The magnitude, which only numbers have.
     pub(crate) fn number_magnitude(&self) -> Result<u64, CellError> {
+        if self.divisor != 1 {
+            return Err(CellError::Unsupported("an average cannot be computed with; compute before averaging".to_owned()));
+        }
         self.magnitude
             .ok_or_else(|| CellError::Unsupported("arithmetic needs a number, not text or a category".to_owned()))
+    }
+
+    /// Divides by a public number: what decrypts the cell rounds the quotient.
+    pub fn divide(&mut self, divisor: u32) -> Result<(), CellError> {
+        self.number_magnitude()?;
+        if divisor == 0 {
+            return Err(CellError::Unsupported("a cell cannot be divided by zero".to_owned()));
+        }
+        self.drop_tag();
+        self.divisor = divisor;
+        Ok(())
+    }
+
+    /// Forgets which rows are hidden NULLs, whose number is zero: for sums, which leave NULLs out.
+    pub fn forget_nulls(&mut self) {
+        self.drop_tag();
+        if let Some(lane) = self.lanes.null_lane() {
+            self.bodies.truncate(lane);
+            if let Mask::Dense { words, .. } = &mut self.mask {
+                words.truncate(lane * crate::POLYNOMIAL_SIZE);
+            }
+            self.lanes.nulls = false;
+        }
     }
 
     /// Forgets the equality tag.

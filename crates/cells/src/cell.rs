@@ -88,6 +88,8 @@ pub struct Cell {
     pub(crate) magnitude: Option<u64>,
     pub(crate) mask: Mask,
     pub(crate) bodies: Vec<u64>,
+    /// What the number is yet to be divided by; one unless it is an average.
+    pub(crate) divisor: u32,
 }
 
 impl std::fmt::Debug for Cell {
@@ -126,6 +128,7 @@ impl Cell {
             magnitude,
             mask: Mask::Affine(vec![Term { seed, index, coefficient: 1 }]),
             bodies: bodies.to_vec(),
+            divisor: 1,
         })
     }
 
@@ -142,6 +145,27 @@ impl Cell {
     /// The number's largest possible absolute value; `None` for text and categories.
     pub fn magnitude(&self) -> Option<u64> {
         self.magnitude
+    }
+
+    /// What the number is yet to be divided by: a decryption does, arithmetic on a quotient is refused.
+    pub fn divisor(&self) -> u32 {
+        self.divisor
+    }
+
+    /// The hidden-NULL lane as a number of its own: zero where there is a value.
+    pub fn null_count(&self) -> Option<Self> {
+        let lane = self.lanes.null_lane()?;
+        let Mask::Affine(terms) = &self.mask else { return None };
+        let terms = terms.iter().map(|term| Term { index: term.index + lane as u16, ..*term }).collect::<Vec<_>>();
+        let magnitude = terms.iter().map(|term| u64::from(term.coefficient.unsigned_abs())).sum();
+        Some(Self {
+            key_id: self.key_id,
+            lanes: Lanes::NUMBER,
+            magnitude: Some(magnitude),
+            mask: Mask::Affine(terms),
+            bodies: vec![self.bodies[lane]],
+            divisor: 1,
+        })
     }
 
     /// One body a lane.

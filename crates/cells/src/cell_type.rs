@@ -154,6 +154,36 @@ impl TryFrom<u8> for Width {
     }
 }
 
+/// How noise was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// Laplace noise in steps of the unit.
+    Laplace,
+    /// Two-sided geometric noise.
+    Geometric,
+    /// A truth value, flipped at times.
+    Binary,
+    /// A category, replaced by a similar one: levels of the hierarchy count.
+    ExponentialHierarchy,
+    /// A category, replaced by a similar one: places in the order of leaves count.
+    ExponentialOrder,
+    /// A category, replaced by a similar one: all others are alike.
+    ExponentialEquality,
+    /// A category, replaced by any other at times.
+    RandomizedResponse,
+}
+
+/// Noise of P1 that P2 repeats independently at the release: whoever knows the one does not know the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JointNoise {
+    /// How it is drawn.
+    pub mechanism: Mechanism,
+    /// Its epsilon, in millionths.
+    pub epsilon: u64,
+}
+
 /// The public type of an encrypted column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,6 +217,15 @@ pub struct CellType {
     /// Weight of the column in distances, in thousandths.
     #[serde(default = "one_thousand", skip_serializing_if = "is_one_thousand")]
     pub weight: u32,
+    /// Decimal places that a quotient is rounded to; part of the scale.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub places: u8,
+    /// Differential privacy spent on the column so far, in millionths of epsilon.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spent: u64,
+    /// Noise that P2 still has to add when the column is released.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub awaits: Vec<JointNoise>,
     /// The key set.
     pub key: KeyId,
     /// The column's name under that key set.
@@ -208,6 +247,9 @@ impl CellType {
             tag: false,
             bounds: None,
             weight: one_thousand(),
+            places: 0,
+            spent: 0,
+            awaits: Vec::new(),
             key,
             column,
         }

@@ -19,6 +19,8 @@
 //!  shift           constants added to a whole column in place
 //!  cell_type       the Arrow extension type `veil.cell`
 //!  constants       encrypted bounds that travel with a column
+//!  shape           the shape of a category's hierarchy
+//!  text            text in lanes
 //!  side_tables     zero pools and dictionaries that travel with a file
 //!  caught          readers that panic on damaged bytes
 //! ```
@@ -35,14 +37,18 @@ mod ids;
 mod noise;
 mod parameters;
 mod sample;
+mod shape;
 mod shift;
 mod side_tables;
+mod text;
 mod view;
 mod wire;
 
 pub use caught::{caught, hide_caught_panics};
 pub use cell::{Cell, Lanes, MAX_TERMS, Term};
-pub use cell_type::{CellType, Kind, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width};
+pub use cell_type::{
+    CellType, JointNoise, Kind, Mechanism, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width,
+};
 pub use column::{
     CellArray, CellArrayBuilder, add_cells, add_constant, add_constants_within, negate_cells, scale_cells,
 };
@@ -56,6 +62,8 @@ pub use parameters::{
     message_of_phase, phase_of_message,
 };
 pub use sample::{expand_mask, tfhe_seed};
+pub use shape::{CategoryShape, SHAPE_METADATA_KEY};
 pub use side_tables::SideTables;
+pub use text::{push_text, text_of_lanes};
 pub use view::CellView;
 pub use wire::{CELL_VERSION, FreshCells};

@@ -35,7 +35,8 @@ pub(crate) fn shift_column(
             Some((shared, magnitude)) if is_like(cell, shared) => *magnitude,
             _ => {
                 let view = CellView::parse(cell)?;
-                let (MaskView::Affine([_]), Lanes::NUMBER, Some(magnitude)) = (view.mask, view.lanes, view.magnitude)
+                let (MaskView::Affine([_]), Lanes::NUMBER, Some(magnitude), 1) =
+                    (view.mask, view.lanes, view.magnitude, view.divisor)
                 else {
                     return Ok(None);
                 };

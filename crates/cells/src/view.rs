@@ -2,7 +2,7 @@
 
 use crate::cell::fits_chunk;
 use crate::parameters::{MAX_MAGNITUDE, POLYNOMIAL_SIZE, checked_magnitude, phase_of_message};
-use crate::wire::{CELL_VERSION, CHECKSUM, DENSE, HEADER, NULLS, OPAQUE, TAG, TERM, checksum_of};
+use crate::wire::{CELL_VERSION, CHECKSUM, DENSE, HEADER, NULLS, OPAQUE, QUOTIENT, TAG, TERM, checksum_of};
 use crate::{CellError, KeyId, Lanes, MAX_TERMS, Noise, Seed, Term};
 
 /// A valid cell in someone else's bytes.
@@ -13,6 +13,7 @@ pub struct CellView<'a> {
     pub(crate) magnitude: Option<u64>,
     pub(crate) mask: MaskView<'a>,
     bodies: &'a [[u8; 8]],
+    pub(crate) divisor: u32,
     /// All but the checksum.
     content: &'a [u8],
 }
@@ -39,7 +40,7 @@ impl<'a> CellView<'a> {
             return Err(malformed("its checksum does not match"));
         }
         let has = |flag: u8| flags & flag != 0;
-        if has(!(DENSE | NULLS | TAG | OPAQUE)) {
+        if has(!(DENSE | NULLS | TAG | OPAQUE | QUOTIENT)) {
             return Err(malformed(format!("unknown flags {flags:#04x}")));
         }
         let value = lane_count.checked_sub(u8::from(has(NULLS)) + u8::from(has(TAG))).filter(|value| *value > 0);
@@ -49,6 +50,10 @@ impl<'a> CellView<'a> {
         if magnitude > MAX_MAGNITUDE || has(OPAQUE) && magnitude != 0 || !has(OPAQUE) && value != 1 {
             return Err(malformed("its magnitude does not fit its lanes"));
         }
+        let (rest, divisor) = match has(QUOTIENT) {
+            true => quotient(rest, has(OPAQUE))?,
+            false => (rest, 1),
+        };
         let mask_bytes = rest.len().checked_sub(8 * lanes.total()).ok_or_else(short)?;
         let (mask, bodies) = rest.split_at(mask_bytes);
         let (mask, noise) = match has(DENSE) {
@@ -62,6 +67,7 @@ impl<'a> CellView<'a> {
             magnitude: (!has(OPAQUE)).then_some(magnitude),
             mask,
             bodies: bodies.as_chunks().0,
+            divisor,
             content,
         })
     }
@@ -73,6 +79,7 @@ impl<'a> CellView<'a> {
         const SHARED: usize = HEADER + TERM - 2;
         if let Some(known) = known
             && let MaskView::Affine([_]) = known.mask
+            && known.divisor == 1
             && let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM>()
             && content.len() == known.content.len()
             && content[..SHARED] == known.content[..SHARED]
@@ -87,6 +94,11 @@ impl<'a> CellView<'a> {
         let view = Self::parse(bytes)?;
         *known = Some(view);
         Ok(view)
+    }
+
+    /// Whether bytes that have been checked before are of a quotient.
+    pub fn is_quotient(bytes: &[u8]) -> bool {
+        bytes.get(1).is_some_and(|flags| flags & QUOTIENT != 0)
     }
 
     /// The key set that decrypts it.
@@ -106,6 +118,11 @@ impl<'a> CellView<'a> {
             MaskView::Dense { .. } => &[],
         };
         terms.iter().map(term_of)
+    }
+
+    /// What the number is yet to be divided by.
+    pub fn divisor(&self) -> u32 {
+        self.divisor
     }
 
     /// One body a lane.
@@ -128,7 +145,9 @@ impl<'a> CellView<'a> {
     /// affine: only flags, lanes, magnitude, the first body and the checksum differ from the bytes at hand.
     #[inline]
     pub(crate) fn write_plus(&self, constant: i64, bound: u64, out: &mut Vec<u8>) -> Result<bool, CellError> {
-        let (MaskView::Affine(_), Some(magnitude)) = (self.mask, self.magnitude) else { return Ok(false) };
+        let (MaskView::Affine(_), Some(magnitude), 1) = (self.mask, self.magnitude, self.divisor) else {
+            return Ok(false);
+        };
         let magnitude = checked_magnitude(magnitude.checked_add(bound))?;
         let kept = self.content.len() - 8 * usize::from(self.lanes.tag);
         let first_body = self.content.len() - 8 * self.lanes.total();
@@ -168,6 +187,12 @@ fn affine_mask(bytes: &[u8], lanes: Lanes, count: usize) -> Result<(MaskView<'_>
     }
     let noise = Noise::of_coefficients(terms.iter().map(|term| term_of(term).coefficient.into()));
     Ok((MaskView::Affine(terms), noise))
+}
+
+/// A divisor behind the bodies of a number.
+fn quotient(rest: &[u8], opaque: bool) -> Result<(&[u8], u32), CellError> {
+    let split = rest.split_last_chunk::<4>().map(|(rest, divisor)| (rest, u32::from_le_bytes(*divisor)));
+    split.filter(|(_, divisor)| *divisor > 1 && !opaque).ok_or_else(|| malformed("its divisor is out of range"))
 }
 
 fn dense_mask(bytes: &[u8], lanes: Lanes, term_count: u8) -> Result<(MaskView<'_>, Noise), CellError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  byte  0      format version (1)
-//!        1      flags: 1 dense, 2 hidden-NULL lane, 4 tag lane, 8 not a number; the rest must be zero
+//!        1      flags: 1 dense, 2 hidden-NULL lane, 4 tag lane, 8 not a number, 16 quotient; the rest must be zero
 //!        2      lanes, at least one
 //!        3      terms (0 in a dense cell)
 //!        4..12  key id
@@ -10,6 +10,7 @@
 //!       18..    affine: terms, each seed (16), coefficient (i16), index (u16), sorted by seed and index
 //!               dense:  sum |c| (u64), sum c^2 (u64), then 4096 mask words a lane
 //!               bodies, one u64 a lane
+//!               quotient: divisor (u32), at least two
 //!               checksum: low 32 bits of XXH3-64 over all bytes before
 //! ```
 //! All integers are little-endian. The checksum finds damage, not forgery: who may write the file may
@@ -28,6 +29,7 @@ pub(crate) const DENSE: u8 = 1;
 pub(crate) const NULLS: u8 = 2;
 pub(crate) const TAG: u8 = 4;
 pub(crate) const OPAQUE: u8 = 8;
+pub(crate) const QUOTIENT: u8 = 16;
 pub(crate) const HEADER: usize = 18;
 pub(crate) const TERM: usize = 20;
 pub(crate) const CHECKSUM: usize = 4;
@@ -55,6 +57,7 @@ impl Cell {
             magnitude: None,
             mask: Mask::Affine(Vec::new()),
             bodies: Vec::new(),
+            divisor: 1,
         }
     }
 
@@ -62,6 +65,7 @@ impl Cell {
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), CellError> {
         let view = CellView::parse(bytes)?;
         (self.key_id, self.lanes, self.magnitude) = (view.key_id, view.lanes, view.magnitude);
+        self.divisor = view.divisor;
         match (&view.mask, &mut self.mask) {
             (MaskView::Affine(_), Mask::Affine(terms)) => {
                 terms.clear();
@@ -88,6 +92,7 @@ impl Cell {
         let set = |flag: u8, on: bool| if on { flag } else { 0 };
         let lanes = self.lanes;
         let flags = kind | set(NULLS, lanes.nulls) | set(TAG, lanes.tag) | set(OPAQUE, self.magnitude.is_none());
+        let flags = flags | set(QUOTIENT, self.divisor != 1);
         out.extend_from_slice(&[CELL_VERSION, flags, lanes.total() as u8, terms]);
         out.extend_from_slice(&self.key_id.0);
         out.extend_from_slice(&self.magnitude.unwrap_or(0).to_le_bytes()[..6]);
@@ -109,6 +114,9 @@ impl Cell {
         for body in &self.bodies {
             out.extend_from_slice(&body.to_le_bytes());
         }
+        if self.divisor != 1 {
+            out.extend_from_slice(&self.divisor.to_le_bytes());
+        }
         let checksum = checksum_of(&out[start..]);
         out.extend_from_slice(&checksum);
     }
@@ -128,7 +136,7 @@ impl FreshCells {
     /// For cells like this fresh one.
     pub fn like(cell: &Cell) -> Result<Self, CellError> {
         match cell.terms() {
-            [_] => Ok(Self { template: cell.to_bytes(), lanes: cell.lanes }),
+            [_] if cell.divisor == 1 => Ok(Self { template: cell.to_bytes(), lanes: cell.lanes }),
             _ => Err(CellError::Unsupported("only a fresh cell has neighbours in its chunk".to_owned())),
         }
     }

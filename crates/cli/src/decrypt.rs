@@ -6,8 +6,8 @@ use clap::Args;
 use veil_keys::{KeyFile, OwnerKeys};
 use veil_owner::{Output, decrypt_file};
 
+use crate::progress::{self, RunProgress};
 use crate::Outcome;
-use crate::progress::RunProgress;
 
 /// Decrypt a file with the owner's keys
 #[derive(Args)]
@@ -44,5 +44,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         summary.decrypted,
         arguments.output.display()
     ));
+    if !summary.awaiting_noise.is_empty() {
+        progress::say(&format!(
+            "warning: noise of the engine alone is in {}: whoever runs the engine knows it and can take it off; the key holder's \
+             noise is added when a table is released, so do not publish this file",
+            summary.awaiting_noise.join(", ")
+        ));
+    }
     Ok(())
 }

@@ -47,7 +47,7 @@ type Show = fn(&ColumnInspection) -> String;
 
 /// The inspection as a table.
 pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::ArrowError> {
-    let columns: [(&str, Show); 10] = [
+    let columns: [(&str, Show); 11] = [
         ("column", |column| column.name.clone()),
         ("kind", |column| match column.encrypted {
             true => column.kind.clone(),
@@ -67,6 +67,13 @@ pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::
         ("noise", |column| match column.encrypted {
             true => format!("{:.2}%", 100.0 * column.noise as f64 / column.noise_limit as f64),
             false => String::new(),
+        }),
+        ("epsilon", |column| match column.cell_type.as_ref() {
+            Some(of) if of.spent > 0 => {
+                let spent = SpentEpsilon::from_millionths(of.spent);
+                if of.awaits.is_empty() { spent.to_string() } else { format!("{spent}, awaits P2's noise") }
+            }
+            _ => String::new(),
         }),
     ];
     let table = columns.map(|(name, show)| {

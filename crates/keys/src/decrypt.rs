@@ -42,8 +42,25 @@ pub fn decrypt_column(
     }
     let lanes = Lanes { tag: false, ..cell_type.cell_lanes() };
     let phases = phases(key, key_id, lanes, column)?;
-    let messages = phases.into_iter().map(|phase| message_of_phase(phase.into_inner())).collect();
+    let mut messages: Vec<i64> = phases.into_iter().map(|phase| message_of_phase(phase.into_inner())).collect();
+    divide(&mut messages, lanes.total(), cell_type.places, column)?;
     Ok(DecryptedColumn { messages, lanes: lanes.total(), nulls: column.nulls().cloned() })
+}
+
+/// Divides the numbers of cells that are quotients, to so many decimal places, halves away from zero.
+fn divide(messages: &mut [i64], lanes: usize, places: u8, column: CellArray<'_>) -> Result<(), KeyError> {
+    let scale = 10i128.checked_pow(places.into()).filter(|_| places <= 9).ok_or(CellError::MessageOverflow)?;
+    if scale == 1 && !(0..column.len()).any(|row| column.bytes(row).is_some_and(CellView::is_quotient)) {
+        return Ok(());
+    }
+    for (row, messages) in messages.chunks_exact_mut(lanes).enumerate() {
+        let (Some(bytes), Some(message)) = (column.bytes(row), messages.first_mut()) else { continue };
+        let divisor = CellView::parse(bytes).map_err(|source| KeyError::Row { row, source })?.divisor();
+        let (number, divisor) = (i128::from(*message) * scale, i128::from(divisor));
+        let quotient = (2 * number.abs() + divisor) / (2 * divisor) * number.signum();
+        *message = i64::try_from(quotient).map_err(|_| CellError::MessageOverflow)?;
+    }
+    Ok(())
 }
 
 /// Message and noise of each lane, row by row; zeros for NULL.

@@ -14,12 +14,14 @@ use crate::table_file::{TableReader, TableWriter, transform};
 use crate::{ColumnCodec, FileFormat, Output, OwnerError, Watch};
 
 /// What a run did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecryptSummary {
     /// Rows written.
     pub rows: u64,
     /// Columns decrypted.
     pub decrypted: usize,
+    /// Columns with noise of the engine alone: the release would have added the key holder's.
+    pub awaiting_noise: Vec<String>,
 }
 
 /// Decrypts `input`.
@@ -35,8 +37,12 @@ pub fn decrypt_file(
     let reader = TableReader::open(input)?;
     let mut codecs = Vec::new();
     let mut fields = Vec::new();
+    let mut awaiting_noise = Vec::new();
     for field in reader.schema.fields() {
         let codec = ColumnCodec::of_field(keys, field).map_err(OwnerError::column(input, field.name()))?;
+        if codec.as_ref().is_some_and(|codec| !codec.cell_type().awaits.is_empty()) {
+            awaiting_noise.push(field.name().clone());
+        }
         fields.push(match &codec {
             Some(codec) => codec.clear_field(field.name()),
             None => field.as_ref().clone(),
@@ -73,7 +79,7 @@ pub fn decrypt_file(
         RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
     };
     let rows = transform(reader, writer, step, watch)?;
-    Ok(DecryptSummary { rows, decrypted })
+    Ok(DecryptSummary { rows, decrypted, awaiting_noise })
 }
 
 fn decrypt_array(codec: &ColumnCodec, keys: &OwnerKeys, array: &ArrayRef) -> Result<ArrayRef, KeyError> {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use veil_cells::{CellError, Kind, Width};
+use veil_cells::{CategoryShape, CellError, Kind, Width};
 use veil_privacy::{Hierarchy, Representatives, Spacing};
 
 /// The lane of a level that a value has been generalised beyond.
@@ -29,6 +29,11 @@ impl CategoryCodec {
             .filter_map(|(leaf, level)| representatives.of(hierarchy.ancestor(leaf, level)?))
             .collect();
         Ok(Self { hierarchy, representatives, lanes })
+    }
+
+    /// The numbers of the leaves and their ancestors, if they are few enough to travel along.
+    pub(crate) fn shape(&self) -> Option<CategoryShape> {
+        CategoryShape::new(self.lanes.chunks_exact(self.hierarchy.level_count()).map(<[i64]>::to_vec).collect())
     }
 
     pub(crate) fn lanes(&self) -> u8 {

@@ -18,7 +18,8 @@ use arrow::compute::{CastOptions, can_cast_types, cast, cast_with_options};
 use arrow::datatypes::{DataType, Date64Type, Field, Int64Type};
 use arrow::util::display::array_value_to_string;
 use veil_cells::{
-    CONSTANTS_METADATA_KEY, CellError, CellType, ColumnConstants, Kind, Nulls, SEALED_METADATA_KEY, Width,
+    CONSTANTS_METADATA_KEY, CategoryShape, CellError, CellType, ColumnConstants, Kind, Nulls, SEALED_METADATA_KEY,
+    SHAPE_METADATA_KEY, Width,
 };
 use veil_keys::{ColumnTagger, DecryptedColumn, KeyError, OwnerKeys, SealKey, encrypt_constants};
 
@@ -35,6 +36,7 @@ pub struct ColumnCodec {
     note: ColumnNote,
     values: Values,
     constants: Option<ColumnConstants>,
+    shape: Option<CategoryShape>,
     tagger: Option<ColumnTagger>,
 }
 
@@ -85,7 +87,7 @@ impl ColumnCodec {
             weight: declaration.weight,
             ..CellType::new(Kind::Integer, Width::FULL, 1, keys.key_id(), keys.column_id(table, name))
         };
-        let mut bounds = None;
+        let (mut bounds, mut shape) = (None, None);
         let values = match &declaration.kind {
             ColumnKind::Clear(_) => return Ok(None),
             ColumnKind::Number { format, low, high } => {
@@ -112,6 +114,7 @@ impl ColumnCodec {
                 (cell_type.kind, cell_type.lanes) = (Kind::Category, category.lanes());
                 cell_type.width = category.width()?;
                 note = note.with_hierarchy(hierarchy, *spacing);
+                shape = category.shape().filter(|_| !declaration.hide_shape);
                 Values::Category(category)
             }
         };
@@ -122,7 +125,7 @@ impl ColumnCodec {
         }
         let tagger = declaration.identifier.then(|| keys.tag().column(table, name));
         let note = note.with_type(&cell_type);
-        Ok(Some(Self { cell_type, note, values, constants, tagger }))
+        Ok(Some(Self { cell_type, note, values, constants, shape, tagger }))
     }
 
     /// For decrypting a field; `None` if it is clear.
@@ -148,7 +151,7 @@ impl ColumnCodec {
             }
             _ => Values::Number { format: NumberFormat::of_type(&cell_type), low: i64::MIN, high: i64::MAX },
         };
-        Ok(Some(Self { cell_type, note, values, constants: None, tagger: None }))
+        Ok(Some(Self { cell_type, note, values, constants: None, shape: None, tagger: None }))
     }
 
     /// The column's public type.
@@ -163,6 +166,9 @@ impl ColumnCodec {
         metadata.insert(SEALED_METADATA_KEY.to_owned(), self.note.seal(seal, &self.cell_type)?);
         if let Some(constants) = &self.constants {
             metadata.insert(CONSTANTS_METADATA_KEY.to_owned(), constants.to_metadata());
+        }
+        if let Some(shape) = &self.shape {
+            metadata.insert(SHAPE_METADATA_KEY.to_owned(), shape.to_metadata());
         }
         field.set_metadata(metadata);
         Ok(field)

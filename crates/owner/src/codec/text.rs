@@ -1,9 +1,6 @@
-//! Text: UTF-8, six bytes a lane, padded with the byte 0xFF, which UTF-8 never uses, so that every text comes back as it was
-//! and its length stays hidden.
+//! Text, of a declared length.
 
-use veil_cells::{CellError, TEXT_BYTES_PER_LANE};
-
-const PADDING: u8 = 0xff;
+use veil_cells::{CellError, TEXT_BYTES_PER_LANE, push_text, text_of_lanes};
 
 /// Between texts and lanes.
 #[derive(Clone, Copy, Debug)]
@@ -36,22 +33,12 @@ impl TextCodec {
                 self.max_length
             ));
         }
-        let mut lanes = text.as_bytes().chunks(TEXT_BYTES_PER_LANE);
-        messages.extend((0..self.lanes).map(|_| {
-            let mut bytes = [PADDING, PADDING, PADDING, PADDING, PADDING, PADDING, 0, 0];
-            let part = lanes.next().unwrap_or_default();
-            bytes[..part.len()].copy_from_slice(part);
-            i64::from_le_bytes(bytes)
-        }));
+        push_text(text, self.lanes, messages);
         Ok(())
     }
 
     pub(crate) fn decode(self, lanes: &[i64]) -> Result<String, CellError> {
-        let mut bytes: Vec<u8> = Vec::with_capacity(lanes.len() * TEXT_BYTES_PER_LANE);
-        lanes.iter().for_each(|lane| bytes.extend_from_slice(&lane.to_le_bytes()[..TEXT_BYTES_PER_LANE]));
-        let length = bytes.iter().rposition(|byte| *byte != PADDING).map_or(0, |last| last + 1);
-        bytes.truncate(length);
-        String::from_utf8(bytes).map_err(|_| super::no_value(veil_cells::Kind::Text))
+        text_of_lanes(lanes).ok_or_else(|| super::no_value(veil_cells::Kind::Text))
     }
 }
 

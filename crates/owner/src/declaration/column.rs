@@ -27,6 +27,7 @@ pub(super) struct RawColumn {
     max_length: Option<usize>,
     hierarchy: Option<PathBuf>,
     spacing: Option<RawSpacing>,
+    hide_shape: Option<bool>,
     weight: Option<f64>,
     r#type: Option<String>,
 }
@@ -87,6 +88,7 @@ impl RawColumn {
             identifier: self.identifier.unwrap_or(false),
             hide_nulls: self.hide_nulls.unwrap_or(hide_nulls),
             public_range: self.public_range.unwrap_or(false),
+            hide_shape: self.hide_shape.unwrap_or(false),
             weight: (weight * 1000.0).round() as u32,
         })
     }
@@ -114,6 +116,7 @@ impl RawColumn {
             ("max_length", self.max_length.is_some(), &[Text]),
             ("hierarchy", self.hierarchy.is_some(), &[Category]),
             ("spacing", self.spacing.is_some(), &[Category]),
+            ("hide_shape", self.hide_shape.is_some(), &[Category]),
             ("type", self.r#type.is_some(), &[Clear]),
             ("weight", self.weight.is_some(), &[Integer, Decimal, Date, Timestamp, Boolean, Binary, Category]),
         ];

@@ -60,6 +60,8 @@ pub struct ColumnDeclaration {
     pub hide_nulls: bool,
     /// Whether the bounds of a number are public.
     pub public_range: bool,
+    /// Whether the shape of a category's hierarchy stays sealed with its labels.
+    pub hide_shape: bool,
     /// Weight in distances, in thousandths.
     pub weight: u32,
 }

@@ -1,0 +1,46 @@
+//! How DataFusion plans and runs queries on encrypted columns.
+//!
+//! ```
+//! use datafusion::execution::SessionStateBuilder;
+//! use datafusion::prelude::*;
+//! use veil_planner::{Veil, VeilSessionState};
+//!
+//! let veil = Veil::default();
+//! let context = SessionContext::new_with_state(SessionStateBuilder::new().with_veil(&veil).build());
+//! ```
+//!
+//! ```text
+//!  SQL ── operators ──> plan ── carry_types ── guard ── DataFusion's own rules ── carry_types ── find_rounds ──> plan with rounds
+//!                                                                                                                  │
+//!  veil        dictionaries, keys and the way to P2 of a session                                  rounds_exec <── rounds_node
+//!  session     puts everything into a SessionStateBuilder
+//!  operators   refuses +, -, <, = .. on encrypted columns while SQL is read
+//!  carry_types restores the type of cells where CASE, coalesce and casts drop it
+//!  guard       refuses comparing, sorting, grouping, hashing, casting encrypted columns
+//!  find_rounds moves calls that need P2 into nodes of their own
+//!  tables      reads dictionaries and zeros that come with files
+//!  display     encrypted cells for people
+//!  functions   the table function veil_functions()
+//! ```
+
+mod carry_types;
+mod display;
+mod error;
+mod find_rounds;
+mod functions;
+mod guard;
+mod operators;
+mod restore_type;
+mod rounds_exec;
+mod rounds_node;
+mod session;
+mod tables;
+mod veil;
+
+pub use display::veiled;
+pub use functions::function_table;
+pub use rounds_exec::RoundsExec;
+pub use rounds_node::{RoundsNode, RoundsPlanner};
+pub use session::{VeilSessionConfig, VeilSessionState};
+pub use tables::add_side_tables_of;
+pub use veil::Veil;
