@@ -21,8 +21,12 @@
 //! Every mechanism is local: it protects one value against whoever sees the answer, whatever else they know. Nothing
 //! is sampled in floating point. Floating point appears only where probabilities are told to people and to tests.
 
+mod bernoulli;
+mod discrete_laplace;
 mod epsilon;
 mod hierarchy;
 
+pub use bernoulli::{bernoulli, bernoulli_exp, geometric_exp, uniform_below};
+pub use discrete_laplace::{DiscreteLaplace, NoiseError};
 pub use epsilon::{Epsilon, EpsilonError, SpentEpsilon};
 pub use hierarchy::{Hierarchy, HierarchyError, NodeId, Representatives, Spacing};
