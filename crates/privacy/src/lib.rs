@@ -24,9 +24,15 @@
 mod bernoulli;
 mod discrete_laplace;
 mod epsilon;
+mod geometric;
+mod grid_laplace;
 mod hierarchy;
+mod laplace;
 
 pub use bernoulli::{bernoulli, bernoulli_exp, geometric_exp, uniform_below};
 pub use discrete_laplace::{DiscreteLaplace, NoiseError};
 pub use epsilon::{Epsilon, EpsilonError, SpentEpsilon};
+pub use geometric::GeometricMechanism;
+pub use grid_laplace::GridLaplace;
 pub use hierarchy::{Hierarchy, HierarchyError, NodeId, Representatives, Spacing};
+pub use laplace::LaplaceMechanism;
