@@ -22,17 +22,25 @@
 //! is sampled in floating point. Floating point appears only where probabilities are told to people and to tests.
 
 mod bernoulli;
+mod binary;
 mod discrete_laplace;
 mod epsilon;
+mod exponential;
 mod geometric;
 mod grid_laplace;
 mod hierarchy;
 mod laplace;
+mod losses;
+mod randomized_response;
 
 pub use bernoulli::{bernoulli, bernoulli_exp, geometric_exp, uniform_below};
+pub use binary::BinaryMechanism;
 pub use discrete_laplace::{DiscreteLaplace, NoiseError};
 pub use epsilon::{Epsilon, EpsilonError, SpentEpsilon};
+pub use exponential::ExponentialMechanism;
 pub use geometric::GeometricMechanism;
 pub use grid_laplace::GridLaplace;
 pub use hierarchy::{Hierarchy, HierarchyError, NodeId, Representatives, Spacing};
 pub use laplace::LaplaceMechanism;
+pub use losses::{CategoryError, Losses};
+pub use randomized_response::{RandomizedResponse, Response};
