@@ -32,6 +32,8 @@ mod hierarchy;
 mod laplace;
 mod losses;
 mod randomized_response;
+#[cfg(feature = "testing")]
+pub mod statistics;
 
 pub use bernoulli::{bernoulli, bernoulli_exp, geometric_exp, uniform_below};
 pub use binary::BinaryMechanism;
