@@ -1,16 +1,26 @@
 //! Veilfusion: anonymise data that stays encrypted, in SQL, on Apache Arrow and DataFusion.
 //!
-//! This is the engine's side, for platforms that embed DataFusion. It can carry, filter, join and compute on
-//! encrypted columns, and knows no secret key: the data owner's tools are the command `veil` and the crate `veil-owner`.
+//! This is the engine's side, for platforms that embed DataFusion. It masks, adds noise to, filters, joins and computes on
+//! encrypted columns, in rounds with a key holder where it must, and knows no secret key: the data owner's tools are the command
+//! `veil` and the crate `veil-owner`.
 //!
 //! ```
+//! use datafusion::execution::SessionStateBuilder;
 //! use datafusion::prelude::*;
-//! use veilfusion::VeilSessionConfig;
+//! use veilfusion::{Veil, VeilSessionState};
 //!
-//! let context = SessionContext::new_with_config(SessionConfig::new().with_veil());
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> datafusion::error::Result<()> {
+//! let veil = Veil::default();
+//! let context = SessionContext::new_with_state(SessionStateBuilder::new().with_veil(&veil).build());
+//! let functions = context.sql("SELECT name FROM veil_functions() WHERE section = 'Masking'").await?;
+//! assert_eq!(functions.count().await?, 5);
+//! # Ok(())
+//! # }
 //! ```
 
-mod session_config;
-
-pub use session_config::VeilSessionConfig;
 pub use veil_cells as cells;
+pub use veil_flight_p2 as flight_p2;
+pub use veil_planner::{Veil, VeilSessionConfig, VeilSessionState, veiled};
+pub use veil_protocols as protocols;
+pub use veil_udfs as functions;

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 use arrow::ipc::CompressionType;
 use arrow::ipc::reader::StreamReader;
@@ -122,6 +123,19 @@ impl SideTables {
         let mut bytes = vec![0; content as usize];
         file.read_exact(&mut bytes)?;
         Self::from_content(prefix, &bytes)
+    }
+
+    /// How much of a Parquet file tells whether it has side tables.
+    pub const PARQUET_HEAD: u64 = (PARQUET_MAGIC.len() + PREFIX) as u64;
+
+    /// Where the section of a Parquet file lies, from the file's [head](Self::PARQUET_HEAD); `None` if it has none.
+    pub fn parquet_section(head: &[u8]) -> Result<Option<Range<u64>>, CellError> {
+        let start = PARQUET_MAGIC.len();
+        let prefix = head.strip_prefix(PARQUET_MAGIC).and_then(|head| head.first_chunk::<PREFIX>());
+        match prefix.filter(|prefix| prefix.starts_with(MAGIC)) {
+            Some(prefix) => Ok(Some(start as u64..Self::PARQUET_HEAD + content_length(prefix)?)),
+            None => Ok(None),
+        }
     }
 
     /// The value of the IPC footer metadata.

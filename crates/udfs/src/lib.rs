@@ -24,7 +24,7 @@ mod options;
 pub use arguments::Arguments;
 pub use context::{Dictionary, VeilContext};
 pub use dp::{
-    dp_binary, dp_exponential, dp_geometric, dp_laplace, dp_randomized_response, exponential_losses, laplace_noise,
+    Utility, dp_binary, dp_exponential, dp_geometric, dp_laplace, dp_laplace_encrypted, dp_randomized_response,
 };
 pub use enc::{EncAvg, EncCount, EncSum, enc_add, enc_scale, enc_sub};
 pub use encrypted::EncryptedField;

@@ -17,7 +17,8 @@ use rand::CryptoRng;
 use tokio::sync::OnceCell;
 use veil_cells::{CellArray, CellError, ColumnConstants, Kind, Mechanism, add_constants_within};
 use veil_privacy::{GridLaplace, LaplaceMechanism};
-use veil_protocols::add_laplace::{self, EncryptedScale, add_laplace};
+use veil_protocols::add_laplace::{self, add_laplace};
+use veil_protocols::laplace_scale::{EncryptedScale, scale as encrypted_scale};
 use veil_protocols::{ProtocolError, Randomness, Session};
 
 use crate::function::{RANDOM, document, external};
@@ -113,7 +114,7 @@ pub(super) fn noised(arguments: &Arguments<'_>, kinds: &[Kind], mechanism: Mecha
         Some(_) => public_mechanism(arguments)?.bound(),
         None => {
             bounds(arguments, &column)?;
-            grid(arguments)?.noise_bound((1 << column.cell_type.width.bits()) - 1)
+            add_laplace::noise_bound(column.cell_type.width.bits(), grid(arguments)?.bound())
         }
     };
     column.widened(noise)?.noised(mechanism, epsilon, arguments.options())
@@ -127,7 +128,7 @@ pub(super) fn public_mechanism(arguments: &Arguments<'_>) -> Result<LaplaceMecha
 }
 
 fn grid(arguments: &Arguments<'_>) -> Result<GridLaplace> {
-    GridLaplace::new(arguments.epsilon(1)?).map_err(|error| refused(arguments, &error))
+    Ok(GridLaplace::new(arguments.epsilon(1)?))
 }
 
 pub(super) fn refused(arguments: &Arguments<'_>, error: &dyn std::fmt::Display) -> datafusion::common::DataFusionError {
@@ -186,7 +187,7 @@ impl Rounds for LaplaceRounds {
         column: ArrayRef,
     ) -> BoxFuture<'a, Result<BinaryArray, ProtocolError>> {
         async move {
-            let scale = self.scale.get_or_try_init(|| add_laplace::scale(session, &self.constants, self.width)).await?;
+            let scale = self.scale.get_or_try_init(|| encrypted_scale(session, &self.constants, self.width)).await?;
             let mut rng = self.randomness.fork();
             dp_laplace_encrypted(session, CellArray::try_new(&column)?, scale, &self.mechanism, &mut rng).await
         }

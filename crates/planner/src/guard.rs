@@ -1,0 +1,205 @@
+//! Refuses what encrypted columns cannot do, with a sentence that says what can be done instead.
+//!
+//! Cells of equal values differ, so comparing, sorting, grouping, joining or hashing them would not fail but give wrong
+//! answers; and a cast or a function of text would show ciphertext as if it were data.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, plan_err};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionDefinition};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+use veil_udfs::{CellUdf, EncryptedField};
+
+use crate::carry_types::CHOOSING_FUNCTIONS;
+use crate::restore_type::RestoreType;
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct Guard;
+
+impl AnalyzerRule for Guard {
+    fn name(&self) -> &str {
+        "veil_guard"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.apply_with_subqueries(|node| {
+            check_node(node)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(plan)
+    }
+}
+
+fn check_node(node: &LogicalPlan) -> Result<()> {
+    let schema = merge_schema(&node.inputs());
+    let refuse_all = |exprs: &[Expr], what: &str| exprs.iter().try_for_each(|expr| refuse_encrypted(expr, &schema, what));
+    match node {
+        LogicalPlan::Sort(sort) => {
+            for sort in &sort.expr {
+                refuse_encrypted(&sort.expr, &schema, "cannot be sorted by: ORDER BY a clear column")?;
+            }
+        }
+        LogicalPlan::Aggregate(aggregate) => refuse_all(&aggregate.group_expr, GROUPED)?,
+        LogicalPlan::Distinct(Distinct::On(distinct)) => refuse_all(&distinct.on_expr, GROUPED)?,
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            for field in input.schema().fields() {
+                if let Some(column) = EncryptedField::of(field)? {
+                    return refuse(field.name(), &column, GROUPED);
+                }
+            }
+        }
+        LogicalPlan::Join(join) => {
+            for (left, right) in &join.on {
+                refuse_all(&[left.clone(), right.clone()], "cannot be joined on: join on a clear column")?;
+            }
+        }
+        LogicalPlan::Copy(copy) => {
+            let format = copy.file_type.get_ext();
+            for field in copy.input.schema().fields() {
+                if !matches!(format.as_str(), "parquet" | "arrow")
+                    && let Some(column) = EncryptedField::of(field)?
+                {
+                    let what = format!("cannot be written to {format}: COPY .. TO a .parquet or .arrow file");
+                    return refuse(field.name(), &column, &what);
+                }
+            }
+        }
+        _ => {}
+    }
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            check_expr(expr, &schema)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(())
+}
+
+const GROUPED: &str = "cannot be grouped by, since equal values are encrypted differently: GROUP BY a clear column, with enc_sum, \
+                       enc_avg or enc_count of this one";
+pub(crate) const COMPARED: &str = "cannot be compared: filter and join on clear columns";
+
+fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    let refused = |children: &[&Expr], what: &str| {
+        children.iter().try_for_each(|child| refuse_encrypted(child, schema, what))
+    };
+    match expr {
+        Expr::BinaryExpr(binary) => refused(&[&binary.left, &binary.right], instead_of(&binary.op.to_string())),
+        Expr::Like(like) | Expr::SimilarTo(like) => refused(&[&like.expr, &like.pattern], COMPARED),
+        Expr::Between(between) => refused(&[&between.expr, &between.low, &between.high], COMPARED),
+        Expr::InList(list) => {
+            refused(&[&list.expr], COMPARED)?;
+            list.list.iter().try_for_each(|item| refuse_encrypted(item, schema, COMPARED))
+        }
+        Expr::InSubquery(subquery) => refused(&[&subquery.expr], COMPARED),
+        Expr::SetComparison(comparison) => refused(&[&comparison.expr], COMPARED),
+        Expr::Not(of)
+        | Expr::IsTrue(of)
+        | Expr::IsFalse(of)
+        | Expr::IsUnknown(of)
+        | Expr::IsNotTrue(of)
+        | Expr::IsNotFalse(of)
+        | Expr::IsNotUnknown(of) => refused(&[of], COMPARED),
+        Expr::Negative(of) => refused(&[of], "cannot be computed with in SQL: use enc_scale(column, -1)"),
+        Expr::IsNull(of) | Expr::IsNotNull(of) => match encrypted(of, schema)? {
+            Some(column) if column.hides_nulls() => refuse(
+                &of.to_string(),
+                &column,
+                "hides its NULLs, so that which rows are NULL cannot be asked: enc_count counts the others",
+            ),
+            _ => Ok(()),
+        },
+        Expr::Cast(cast) if !is_binary(cast.field.data_type()) => refused(&[&cast.expr], CAST),
+        Expr::TryCast(cast) if !is_binary(cast.field.data_type()) => refused(&[&cast.expr], CAST),
+        Expr::Case(case) => match &case.expr {
+            Some(of) => refused(&[of], COMPARED),
+            None => Ok(()),
+        },
+        Expr::ScalarFunction(call) => {
+            let name = call.name();
+            let ours = call.func.inner().is::<CellUdf>() || call.func.inner().is::<RestoreType>();
+            if ours || CHOOSING_FUNCTIONS.contains(&name) || DESCRIBING_FUNCTIONS.contains(&name) {
+                return Ok(());
+            }
+            let what = format!("is nothing that {name} understands: use mask_*, dp_* or enc_*, which veil_functions() lists");
+            call.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))
+        }
+        Expr::AggregateFunction(AggregateFunction { func, params }) => {
+            let name = func.name();
+            if params.distinct || !["count", "first_value", "last_value", "enc_sum", "enc_avg", "enc_count"].contains(&name) {
+                let what = aggregate_instead_of(name);
+                params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
+            }
+            params.order_by.iter().try_for_each(|sort| refuse_encrypted(&sort.expr, schema, SORTED))
+        }
+        Expr::WindowFunction(window) => check_window(window, schema),
+        _ => Ok(()),
+    }
+}
+
+const CAST: &str = "cannot be cast: only the owner's keys turn cells into values";
+const SORTED: &str = "cannot be sorted by: use a clear column";
+const DESCRIBING_FUNCTIONS: [&str; 4] = ["arrow_typeof", "arrow_field", "arrow_metadata", "octet_length"];
+
+fn check_window(window: &WindowFunction, schema: &DFSchema) -> Result<()> {
+    let name = match &window.fun {
+        WindowFunctionDefinition::AggregateUDF(function) => function.name(),
+        WindowFunctionDefinition::WindowUDF(function) => function.name(),
+    };
+    if !["lag", "lead", "first_value", "last_value", "nth_value", "count"].contains(&name) {
+        let what = aggregate_instead_of(name);
+        window.params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
+    }
+    window.params.partition_by.iter().try_for_each(|expr| refuse_encrypted(expr, schema, GROUPED))?;
+    window.params.order_by.iter().try_for_each(|sort| refuse_encrypted(&sort.expr, schema, SORTED))
+}
+
+fn aggregate_instead_of(name: &str) -> String {
+    let instead = match name {
+        "sum" => "use enc_sum",
+        "avg" | "mean" => "use enc_avg",
+        _ => "use enc_sum, enc_avg or enc_count",
+    };
+    format!("is nothing that {name} can aggregate: {instead}")
+}
+
+/// What to write in the place of an operator.
+pub(crate) fn instead_of(operator: &str) -> &'static str {
+    match operator {
+        "+" => "cannot be computed with in SQL: use enc_add",
+        "-" => "cannot be computed with in SQL: use enc_sub",
+        "*" => "cannot be computed with in SQL: use enc_scale",
+        "/" | "%" => "cannot be divided: enc_avg divides by a number of rows",
+        "||" => "cannot be joined to other text: use mask_dictionary or mask_redact",
+        _ => COMPARED,
+    }
+}
+
+fn refuse_encrypted(expr: &Expr, schema: &DFSchema, what: &str) -> Result<()> {
+    match encrypted(expr, schema)? {
+        Some(column) => refuse(&expr.to_string(), &column, what),
+        None => Ok(()),
+    }
+}
+
+/// The sentence.
+pub(crate) fn refuse<T>(name: &str, column: &EncryptedField, what: &str) -> Result<T> {
+    plan_err!("{name} is encrypted ({}) and {what}", column.cell_type.kind)
+}
+
+/// The type of an expression, if it is encrypted. An expression that has no type yet is not.
+pub(crate) fn encrypted(expr: &Expr, schema: &DFSchema) -> Result<Option<EncryptedField>> {
+    match expr.to_field(schema) {
+        Ok((_, field)) => EncryptedField::of(&field),
+        Err(_) => Ok(None),
+    }
+}
+
+fn is_binary(data_type: &datafusion::arrow::datatypes::DataType) -> bool {
+    use datafusion::arrow::datatypes::DataType;
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
