@@ -98,7 +98,9 @@ impl Cell {
     /// The magnitude, which only numbers have.
     pub(crate) fn number_magnitude(&self) -> Result<u64, CellError> {
         if self.divisor != 1 {
-            return Err(CellError::Unsupported("an average cannot be computed with; compute before averaging".to_owned()));
+            return Err(CellError::Unsupported(
+                "an average cannot be computed with; compute before averaging".to_owned(),
+            ));
         }
         self.magnitude
             .ok_or_else(|| CellError::Unsupported("arithmetic needs a number, not text or a category".to_owned()))

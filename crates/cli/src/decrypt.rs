@@ -6,8 +6,8 @@ use clap::Args;
 use veil_keys::{KeyFile, OwnerKeys};
 use veil_owner::{Output, decrypt_file};
 
-use crate::progress::{self, RunProgress};
 use crate::Outcome;
+use crate::progress::{self, RunProgress};
 
 /// Decrypt a file with the owner's keys
 #[derive(Args)]

@@ -78,7 +78,6 @@ fn restore(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     for branch in branches {
         let (_, field) = branch.to_field(schema)?;
         if field.data_type().is_null() || matches!(branch, Expr::Literal(value, _) if value.is_null()) {
-            common = common.map(|common| EncryptedField { nullable: true, ..common });
             continue;
         }
         common = match (common, EncryptedField::of(&field)?) {
@@ -89,9 +88,8 @@ fn restore(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
     match common {
         Some(common) => {
-            let nullable = expr.nullable(schema)?;
-            let wrapped = RestoreType::wrap(expr, &EncryptedField { nullable: common.nullable || nullable, ..common })?;
-            Ok(Transformed::yes(wrapped))
+            let nullable = common.nullable || expr.nullable(schema)?;
+            Ok(Transformed::yes(RestoreType::wrap(expr, &common.with_nullable(nullable))?))
         }
         None => Ok(Transformed::no(expr)),
     }

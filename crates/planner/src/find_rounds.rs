@@ -92,7 +92,9 @@ fn check_none(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = datafusion::logical_expr::utils::merge_schema(&inputs);
     plan.apply_expressions(|expr| {
         expr.apply(|expr| match is_call(expr, &schema)? {
-            true => plan_err!("{expr} needs rounds with P2, and has no place here: write it into the SELECT list of a subquery"),
+            true => plan_err!(
+                "{expr} needs rounds with P2, and has no place here: write it into the SELECT list of a subquery"
+            ),
             false => Ok(TreeNodeRecursion::Continue),
         })
     })?;

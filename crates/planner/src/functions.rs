@@ -22,7 +22,7 @@ impl VeilFunctions {
 }
 
 impl TableFunctionImpl for VeilFunctions {
-    fn call_with_args(&self, args: TableFunctionArgs<'_>) -> Result<Arc<dyn TableProvider>> {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         if !args.exprs().is_empty() {
             return plan_err!("veil_functions takes no arguments: SELECT * FROM veil_functions()");
         }

@@ -36,7 +36,8 @@ impl AnalyzerRule for Guard {
 
 fn check_node(node: &LogicalPlan) -> Result<()> {
     let schema = merge_schema(&node.inputs());
-    let refuse_all = |exprs: &[Expr], what: &str| exprs.iter().try_for_each(|expr| refuse_encrypted(expr, &schema, what));
+    let refuse_all =
+        |exprs: &[Expr], what: &str| exprs.iter().try_for_each(|expr| refuse_encrypted(expr, &schema, what));
     match node {
         LogicalPlan::Sort(sort) => {
             for sort in &sort.expr {
@@ -84,9 +85,8 @@ const GROUPED: &str = "cannot be grouped by, since equal values are encrypted di
 pub(crate) const COMPARED: &str = "cannot be compared: filter and join on clear columns";
 
 fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
-    let refused = |children: &[&Expr], what: &str| {
-        children.iter().try_for_each(|child| refuse_encrypted(child, schema, what))
-    };
+    let refused =
+        |children: &[&Expr], what: &str| children.iter().try_for_each(|child| refuse_encrypted(child, schema, what));
     match expr {
         Expr::BinaryExpr(binary) => refused(&[&binary.left, &binary.right], instead_of(&binary.op.to_string())),
         Expr::Like(like) | Expr::SimilarTo(like) => refused(&[&like.expr, &like.pattern], COMPARED),
@@ -125,12 +125,15 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
             if ours || CHOOSING_FUNCTIONS.contains(&name) || DESCRIBING_FUNCTIONS.contains(&name) {
                 return Ok(());
             }
-            let what = format!("is nothing that {name} understands: use mask_*, dp_* or enc_*, which veil_functions() lists");
+            let what =
+                format!("is nothing that {name} understands: use mask_*, dp_* or enc_*, which veil_functions() lists");
             call.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))
         }
         Expr::AggregateFunction(AggregateFunction { func, params }) => {
             let name = func.name();
-            if params.distinct || !["count", "first_value", "last_value", "enc_sum", "enc_avg", "enc_count"].contains(&name) {
+            if params.distinct
+                || !["count", "first_value", "last_value", "enc_sum", "enc_avg", "enc_count"].contains(&name)
+            {
                 let what = aggregate_instead_of(name);
                 params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
             }

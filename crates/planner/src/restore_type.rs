@@ -3,13 +3,13 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::arrow::compute::cast;
 use veil_udfs::EncryptedField;
 
 /// What the planner wraps around CASE, coalesce and casts.

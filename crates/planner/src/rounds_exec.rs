@@ -21,9 +21,7 @@ use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::stream::FuturesOrdered;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use veil_cells::KeyId;
@@ -64,9 +62,10 @@ impl Call {
             return internal_err!("VeilRounds calls functions, not {expr}");
         };
         let fields = function.args().iter().map(|argument| argument.return_field(input)).collect::<Result<Vec<_>>>()?;
-        let constants = function.args().iter().map(|argument| {
-            argument.downcast_ref::<Literal>().map(|literal| literal.value().clone())
-        });
+        let constants = function
+            .args()
+            .iter()
+            .map(|argument| argument.downcast_ref::<Literal>().map(|literal| literal.value().clone()));
         let Some(column) = function.args().first() else { return internal_err!("{expr} has no arguments") };
         let Some(encrypted) = fields.first().map(|field| EncryptedField::of(field)).transpose()?.flatten() else {
             return internal_err!("{expr} has no encrypted argument");
@@ -99,11 +98,9 @@ impl Call {
 
 impl RoundsExec {
     pub(crate) fn try_new(veil: Veil, input: Arc<dyn ExecutionPlan>, calls: Vec<Call>) -> Result<Self> {
-        let fields = input.schema().fields().iter().cloned().chain(calls.iter().map(|call| call.result.clone()));
-        let schema = Arc::new(Schema::new_with_metadata(
-            fields.collect::<Vec<_>>(),
-            input.schema().metadata().clone(),
-        ));
+        let inputs = input.schema();
+        let fields = inputs.fields().iter().cloned().chain(calls.iter().map(|call| call.result.clone()));
+        let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), inputs.metadata().clone()));
         let mut equivalences = EquivalenceProperties::new(schema);
         if let Some(ordering) = input.output_ordering() {
             equivalences.add_ordering(ordering.clone());
@@ -120,7 +117,8 @@ impl RoundsExec {
 
 impl DisplayAs for RoundsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: Vec<String> = self.calls.iter().map(|call| format!("{} = {}", call.result.name(), call.expr)).collect();
+        let calls: Vec<String> =
+            self.calls.iter().map(|call| format!("{} = {}", call.result.name(), call.expr)).collect();
         let mut protocols: Vec<&str> = self.calls.iter().flat_map(|call| call.protocols.iter().copied()).collect();
         protocols.dedup();
         write!(f, "VeilRoundsExec: calls=[{}], protocols=[{}]", calls.join(", "), protocols.join(", "))

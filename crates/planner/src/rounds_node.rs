@@ -11,14 +11,14 @@ use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, DFSchemaRef, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::expr_to_columns;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
-use datafusion::physical_expr::planner::PhysicalPlanningContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
-use crate::rounds_exec::{Call, RoundsExec};
 use crate::Veil;
+use crate::rounds_exec::{Call, RoundsExec};
 
 /// Columns that hold the results of calls.
 pub(crate) const COLUMN_PREFIX: &str = "__veil_";

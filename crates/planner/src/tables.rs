@@ -68,7 +68,8 @@ async fn read(store: &dyn ObjectStore, path: &Path, size: u64) -> Result<SideTab
     }
     if head.starts_with(b"ARROW1") && size <= LARGEST_ARROW_FILE {
         let bytes = store.get(path).await?.bytes().await?;
-        let metadata = caught(|| FileReader::try_new(Cursor::new(bytes), None).map(|file| file.custom_metadata().clone()));
+        let metadata =
+            caught(|| FileReader::try_new(Cursor::new(bytes), None).map(|file| file.custom_metadata().clone()));
         return match metadata {
             Ok(Ok(metadata)) => match metadata.get(SideTables::IPC_METADATA_KEY) {
                 Some(text) => SideTables::from_ipc_metadata(text).map_err(external),

@@ -101,7 +101,8 @@ impl<'a> Arguments<'a> {
     /// A whole number.
     pub fn integer(&self, at: usize, what: &str) -> Result<i64> {
         let text = self.decimal(at, what)?;
-        text.parse().map_err(|_| plan_datafusion_err!("{}: {what} is {text}, and must be a whole number", self.function))
+        text.parse()
+            .map_err(|_| plan_datafusion_err!("{}: {what} is {text}, and must be a whole number", self.function))
     }
 
     /// A value of an encrypted column in steps of its unit, as its lane holds it.
@@ -124,7 +125,8 @@ impl<'a> Arguments<'a> {
     pub fn amount(&self, at: usize, of: &CellType, what: &str) -> Result<i64> {
         let text = self.decimal(at, what)?;
         let scale = if of.kind == Kind::Decimal { of.scale } else { 0 };
-        let steps = steps_of_decimal(&text, scale).map_err(|why| plan_datafusion_err!("{}: {what} {why}", self.function))?;
+        let steps =
+            steps_of_decimal(&text, scale).map_err(|why| plan_datafusion_err!("{}: {what} {why}", self.function))?;
         steps
             .checked_mul(1 << of.fraction_bits)
             .filter(|steps| steps.unsigned_abs() < 1 << 47)

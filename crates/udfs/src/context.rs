@@ -126,8 +126,10 @@ impl VeilContext {
             let cells: Vec<Cell> = (0..total).filter_map(|row| Cell::from_bytes(zeros.bytes(row)?).ok()).collect();
             let terms: Vec<_> = cells.iter().filter_map(|cell| cell.terms().first()).collect();
             let first = terms.first()?;
-            let neighbours =
-                terms.iter().enumerate().all(|(at, term)| term.seed == first.seed && term.index == first.index + at as u16);
+            let neighbours = terms
+                .iter()
+                .enumerate()
+                .all(|(at, term)| term.seed == first.seed && term.index == first.index + at as u16);
             let bodies: Vec<u64> = cells.iter().filter_map(|cell| cell.bodies().first().copied()).collect();
             let magnitude = (lanes.value == 1).then_some(0);
             let shape = Lanes { tag: false, ..lanes };

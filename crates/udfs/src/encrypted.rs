@@ -61,6 +61,12 @@ impl EncryptedField {
         Ok(field)
     }
 
+    /// The same column, in which rows may be visibly NULL or not.
+    #[must_use]
+    pub fn with_nullable(self, nullable: bool) -> Self {
+        Self { nullable, ..self }
+    }
+
     /// The encrypted bounds.
     pub fn constants(&self) -> Result<Option<ColumnConstants>> {
         self.constants.as_deref().map(ColumnConstants::from_metadata).transpose().map_err(external)

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, BinaryArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{plan_err, DataFusionError, ScalarValue};
+use datafusion::common::{DataFusionError, ScalarValue, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use futures::future::BoxFuture;
 use veil_cells::{CellArray, CellError};

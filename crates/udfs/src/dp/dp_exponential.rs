@@ -98,7 +98,10 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
         "dp_exponential(column, epsilon [, utility])",
         "SELECT dp_exponential(education, 1.0) AS education FROM staff;",
         &[
-            ("column", "An encrypted category of at most 1023 leaves whose owner did not hide the shape of the hierarchy."),
+            (
+                "column",
+                "An encrypted category of at most 1023 leaves whose owner did not hide the shape of the hierarchy.",
+            ),
             ("epsilon", "The privacy budget, a constant above 0: smaller is more private. At most six decimal places."),
             (
                 "utility",

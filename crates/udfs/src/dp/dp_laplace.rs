@@ -123,7 +123,9 @@ pub(super) fn noised(arguments: &Arguments<'_>, kinds: &[Kind], mechanism: Mecha
 /// The mechanism of a column with public bounds.
 pub(super) fn public_mechanism(arguments: &Arguments<'_>) -> Result<LaplaceMechanism> {
     let (column, epsilon) = (arguments.encrypted(0)?, arguments.epsilon(1)?);
-    let Some((low, high)) = column.cell_type.bounds else { return plan_err!("{}: no public bounds", arguments.function()) };
+    let Some((low, high)) = column.cell_type.bounds else {
+        return plan_err!("{}: no public bounds", arguments.function());
+    };
     LaplaceMechanism::new(high.abs_diff(low), epsilon).map_err(|error| refused(arguments, &error))
 }
 

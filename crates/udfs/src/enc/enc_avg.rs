@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature, Volatility};
-use datafusion::common::plan_err;
 use veil_cells::{Kind, Width};
 
 use super::sum::{self, Finish};
@@ -60,7 +60,9 @@ impl AggregateUDFImpl for EncAvg {
         let kinds = [Kind::Integer, Kind::Decimal, Kind::Boolean, Kind::Binary];
         column.expect(self.name(), &kinds, "averages of moments, texts and categories mean nothing")?;
         if column.hides_nulls() {
-            return plan_err!("enc_avg: this column hides its NULLs, so how many rows to divide by is hidden too: use enc_sum and enc_count");
+            return plan_err!(
+                "enc_avg: this column hides its NULLs, so how many rows to divide by is hidden too: use enc_sum and enc_count"
+            );
         }
         let mut result = column.unbounded().without_note();
         let scale = if result.cell_type.kind == Kind::Decimal { result.cell_type.scale } else { 0 };

@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature, Volatility};
-use datafusion::common::plan_err;
 use veil_cells::{CellType, Kind, Nulls, Width};
 
 use super::sum::{self, Finish};
@@ -58,7 +58,8 @@ impl AggregateUDFImpl for EncCount {
             return plan_err!("enc_count: the NULLs of this column are visible: use count");
         }
         let of = &column.cell_type;
-        let counted = CellType { nulls: Nulls::Public, ..CellType::new(Kind::Integer, Width::FULL, 1, of.key, of.column) };
+        let counted =
+            CellType { nulls: Nulls::Public, ..CellType::new(Kind::Integer, Width::FULL, 1, of.key, of.column) };
         let mut result = crate::EncryptedField::new(counted, true);
         result.nullable = true;
         Ok(Arc::new(result.field(self.name())?))

@@ -152,7 +152,9 @@ pub(super) fn untyped(function: &str) -> FieldRef {
 pub(super) fn coerce(function: &str, types: &[DataType]) -> Result<Vec<DataType>> {
     match types {
         [DataType::Binary | DataType::LargeBinary | DataType::BinaryView] => Ok(types.to_vec()),
-        [other] => plan_err!("{function} works on an encrypted column, and this one is clear ({other}): use sum, avg or count"),
+        [other] => {
+            plan_err!("{function} works on an encrypted column, and this one is clear ({other}): use sum, avg or count")
+        }
         _ => plan_err!("{function} takes one encrypted column"),
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use datafusion::arrow::array::{Array, BinaryArray, UInt32Array};
 use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{Array, BinaryArray, UInt32Array};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::take;
 use datafusion::common::plan_err;

@@ -41,7 +41,8 @@ impl Source {
             Self::Numbers(range) => messages.push(rng.random_range(range.clone())),
             Self::Text => {
                 let length = usize::from(lanes) * TEXT_BYTES_PER_LANE;
-                let text: String = (0..length).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect();
+                let text: String =
+                    (0..length).map(|_| char::from(LETTERS[rng.random_range(0..LETTERS.len())])).collect();
                 push_text(&text, lanes, messages);
             }
             Self::Leaves(codes) => messages.extend_from_slice(&codes[rng.random_range(0..codes.len())]),

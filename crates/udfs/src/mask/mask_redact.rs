@@ -43,12 +43,16 @@ impl MaskRedact {
             Kind::Text => {
                 let text = if given { arguments.text(1, "value")? } else { "" };
                 if !push_text(text, of.lanes, &mut messages) {
-                    return plan_err!("mask_redact: '{text}' is longer than the column's texts may be: use a shorter one");
+                    return plan_err!(
+                        "mask_redact: '{text}' is longer than the column's texts may be: use a shorter one"
+                    );
                 }
             }
             // Generalised beyond every level but the root, which stands for everything.
             Kind::Category if given => {
-                return plan_err!("mask_redact: a category is redacted to the root of its hierarchy: leave out the value");
+                return plan_err!(
+                    "mask_redact: a category is redacted to the root of its hierarchy: leave out the value"
+                );
             }
             Kind::Category => messages.extend((1..of.lanes).map(|_| -1).chain([0])),
             Kind::Integer | Kind::Decimal if !given => messages.push(0),
@@ -74,9 +78,10 @@ impl MaskRedact {
         let messages = self.messages(arguments, of)?;
         let magnitude = (lanes.value == 1 && of.kind.is_number()).then(|| messages[0].unsigned_abs());
         let [term] = zero.terms() else { return plan_err!("mask_redact: the pool of zeros is damaged") };
-        let bodies = zero.bodies().iter().enumerate().map(|(lane, body)| {
-            body.wrapping_add(phase_of_message(messages.get(lane).copied().unwrap_or_default()))
-        });
+        let bodies =
+            zero.bodies().iter().enumerate().map(|(lane, body)| {
+                body.wrapping_add(phase_of_message(messages.get(lane).copied().unwrap_or_default()))
+            });
         let bodies: Vec<u64> = bodies.collect();
         Cell::fresh(of.key, lanes, magnitude, term.seed, term.index, &bodies).map_err(external)
     }
@@ -91,7 +96,10 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
         "SELECT mask_redact(email) AS email, mask_redact(name, 'withheld') AS name FROM patients;",
         &[
             ("column", "Any encrypted column."),
-            ("value", "A constant of the column's kind; dates as '2024-01-31', 0 or 1 for the labels of a binary column."),
+            (
+                "value",
+                "A constant of the column's kind; dates as '2024-01-31', 0 or 1 for the labels of a binary column.",
+            ),
         ],
     )
 });
