@@ -15,7 +15,7 @@ use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{InProcess, Limits, Randomness, Responder, Session};
-use veil_protocols::{and, catalog, compare_exact, lift, lower, multiply, slot_sum, zero_test};
+use veil_protocols::{and, catalog, compare_exact, lift, lower, multiply, slot_sum, zero_test, zeros};
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, PLAIN_MODULUS, Sample, Sanitizer, SeededSlots, Slots, plain};
 use zeroize::Zeroizing;
 
@@ -272,6 +272,15 @@ async fn conversions_show_masked_numbers() {
     }
 }
 
+/// Whatever P1 encrypts, it asks for zeros.
+#[tokio::test(flavor = "multi_thread")]
+async fn fresh_cells_show_nothing() {
+    let parties = Parties::new(190);
+    let rows = zeros::Rows { messages: vec![77; 100], shape: Lanes::NUMBER, magnitude: Some(100) };
+    zeros::fresh_cells(&parties.session, vec![rows]).await.unwrap();
+    assert!(parties.transcript().is_empty());
+}
+
 /// The factor of a scaled cell cannot be tested for: with the right one as with a wrong one, `c p` has uniform low bits.
 #[tokio::test(flavor = "multi_thread")]
 async fn factors_cannot_be_guessed_from_what_p2_opens() {
@@ -370,7 +379,8 @@ async fn factoring_what_p2_sees_does_not_find_the_difference() {
 fn only_these_protocols_declare_leakage() {
     let declared: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p2 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(declared, ["lift", "lift_affine", "lower", "compare_and_select", "lookup", "lookup_range", "open"]);
+    let expected = ["lift", "lift_affine", "lower", "zeros", "compare_and_select", "lookup", "lookup_range", "open"];
+    assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
     assert_eq!(to_p1, ["open"]);

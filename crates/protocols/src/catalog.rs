@@ -67,6 +67,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::lift::Lift>(),
     Entry::of::<crate::lift_affine::LiftAffine>(),
     Entry::of::<crate::lower::Lower>(),
+    Entry::of::<crate::zeros::Zeros>(),
     Entry::of::<crate::multiply::Multiply>(),
     Entry::of::<crate::and::And>(),
     Entry::of::<crate::less_than::LessThan>(),

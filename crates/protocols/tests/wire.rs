@@ -22,7 +22,7 @@ use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
     Channel, Frame, Frames, Header, Limits, ProtocolError, Randomness, Responder, Session, and, catalog, lift, lower,
-    multiply, slot_sum, zero_test,
+    multiply, slot_sum, zero_test, zeros,
 };
 use veil_slots::{DEGREE, L1, Sanitizer, Slots};
 
@@ -101,6 +101,8 @@ fn run() -> Run {
         zero_test::zero_test(&session, vec![x.clone()]).await.unwrap();
         slot_sum::slot_sum(&session, vec![x.clone()]).await.unwrap();
         open(&session, vec![Aggregate { slots: x, count: 2, purpose: Purpose::Metric }]).await.unwrap();
+        let rows = zeros::Rows { messages: vec![4, 5, 6], shape: Lanes::NUMBER, magnitude: Some(10) };
+        zeros::fresh_cells(&session, vec![rows]).await.unwrap();
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
