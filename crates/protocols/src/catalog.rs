@@ -78,6 +78,8 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::zero_test::ZeroTest>(),
     Entry::of::<crate::slot_sum::SlotSum>(),
     Entry::of::<crate::open::Open>(),
+    Entry::of::<crate::laplace_scale::LaplaceScale>(),
+    Entry::of::<crate::add_laplace::AddLaplace>(),
 ];
 
 /// The protocol of that name.

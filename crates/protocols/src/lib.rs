@@ -16,8 +16,8 @@
 //!  lift_affine           combinations of cells into slots      zero_test         [x = 0]
 //!  lower                 slots into cells                      slot_sum          the sum of all slots
 //!  zeros                 messages of P1 into cells             open              a declared aggregate, to P1
-//!  multiply              x y
-//!  and                   products of bits
+//!  multiply              x y                                   laplace_scale     the scale of noise, encrypted
+//!  and                   products of bits                      add_laplace       cells plus noise of that scale
 //!  less_than             [w < rho], w with P2, rho with P1
 //!  truncate              floor or round of x / 2^f
 //!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
@@ -25,6 +25,7 @@
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
+pub mod add_laplace;
 pub mod and;
 pub mod catalog;
 mod channel;
@@ -35,6 +36,7 @@ mod digits;
 mod error;
 mod fresh_cells;
 mod header;
+pub mod laplace_scale;
 mod leakage;
 pub mod less_than;
 pub mod lift;
