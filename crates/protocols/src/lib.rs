@@ -18,7 +18,7 @@
 //!  zeros                 messages of P1 into cells             open              a declared aggregate, to P1
 //!  multiply              x y                                   laplace_scale     the scale of noise, encrypted
 //!  and                   products of bits                      add_laplace       cells plus noise of that scale
-//!  less_than             [w < rho], w with P2, rho with P1
+//!  less_than             [w < rho], w with P2, rho with P1     choose            a category, drawn for the true one
 //!  truncate              floor or round of x / 2^f
 //!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
 //!  compare_and_select    min(A, B), fast, blinded              message, header   what crosses the wire
@@ -29,6 +29,7 @@ pub mod add_laplace;
 pub mod and;
 pub mod catalog;
 mod channel;
+pub mod choose;
 pub mod compare_and_select;
 pub mod compare_exact;
 mod counters;
