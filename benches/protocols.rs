@@ -22,12 +22,13 @@ use fhe_traits::{FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Width};
-use veil_keys::{OwnerKeys, encrypt_column};
+use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
+use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::{
-    Channel, InProcess, Limits, Randomness, Responder, Session, and, compare_exact, lift, lower, multiply, slot_sum,
-    truncate, zero_test,
+    Channel, InProcess, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift, lower,
+    multiply, slot_sum, truncate, zero_test,
 };
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Slots, plain};
 
@@ -133,6 +134,14 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
         bits.iter().map(row).collect::<Vec<_>>()
     };
     show!("lower", |session| lower::lower(session, rows()));
+    let constants = encrypt_constants(owner, &cell_type, 0, 120).unwrap();
+    let scale = laplace_scale::scale(local, &constants, 8).await.unwrap();
+    let steps: Vec<i64> = (0..numbers.len() as i64).map(|row| row % 401 - 200).collect();
+    let noisy = async |session: &Session| {
+        let noisy = add_laplace(session, &scale, CellArray::Binary(&cells), steps.clone(), 1280).await?;
+        Ok::<_, veil_protocols::ProtocolError>(vec![(); noisy.iter().len() / DEGREE])
+    };
+    show!("add_laplace, 8 bits", |session| noisy(session));
     let domain: Arc<[u64]> = (0..64).collect();
     let question =
         || vec![Question { slots: small.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] }];

@@ -7,15 +7,18 @@ use std::sync::{Arc, Mutex};
 
 use rand::rngs::StdRng;
 use rand::{CryptoRng, SeedableRng};
-use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, NOISE_BITS, Seed, Width, scale_cells};
-use veil_keys::{OwnerKeys, P2Keys, encrypt_column};
+use veil_cells::{
+    CellArray, CellType, ColumnId, KeyId, Kind, Lanes, NOISE_BITS, Nulls, Seed, Width, message_of_phase, scale_cells,
+};
+use veil_keys::{OwnerKeys, P2Keys, encrypt_column, encrypt_constants};
+use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{InProcess, Limits, Randomness, Responder, Session};
-use veil_protocols::{and, catalog, compare_exact, lift, lower, multiply, slot_sum, zero_test};
+use veil_protocols::{and, catalog, compare_exact, laplace_scale, lift, lower, multiply, slot_sum, zero_test, zeros};
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, PLAIN_MODULUS, Sample, Sanitizer, SeededSlots, Slots, plain};
 use zeroize::Zeroizing;
 
@@ -272,6 +275,64 @@ async fn conversions_show_masked_numbers() {
     }
 }
 
+/// Whatever P1 encrypts, it asks for zeros.
+#[tokio::test(flavor = "multi_thread")]
+async fn fresh_cells_show_nothing() {
+    let parties = Parties::new(190);
+    let rows = zeros::Rows { messages: vec![77; 100], shape: Lanes::NUMBER, magnitude: Some(100) };
+    zeros::fresh_cells(&parties.session, vec![rows]).await.unwrap();
+    assert!(parties.transcript().is_empty());
+}
+
+/// Of a column with noise P2 sees the bounds; values, hidden NULLs and steps are masked, whatever they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn noise_shows_the_bounds_and_nothing_else() {
+    // Values, hidden NULLs and steps: nothing, much, little.
+    let chosen = [(0, 0, 0), (i64::from(i32::MAX), 1, 1000), (i64::from(i32::MIN), 0, -1000)];
+    for (seed, (value, null, step)) in chosen.into_iter().enumerate() {
+        let mut parties = Parties::new(191 + seed as u64);
+        let (lower, upper) = (i32::MIN.into(), i32::MAX.into());
+        let width = Width::of_range(lower, upper).unwrap();
+        let plain = CellType::new(Kind::Integer, width, 1, parties.owner.key_id(), ColumnId([1; 8]));
+        let cell_type = CellType { nulls: Nulls::Hidden, ..plain };
+        let constants = encrypt_constants(&parties.owner, &cell_type, lower, upper).unwrap();
+        let scale = laplace_scale::scale(&parties.session, &constants, width.bits()).await.unwrap();
+        let bounds = |phases: &[u64]| phases.iter().map(|phase| message_of_phase(*phase)).collect::<Vec<_>>();
+        let transcript = parties.transcript();
+        assert_eq!(transcript.len(), 1);
+        assert_eq!(bounds(&transcript[0]), [lower, upper]);
+
+        let messages = [value, null].repeat(DEGREE);
+        let cells = encrypt_column(&parties.owner, &cell_type, &messages, None, &mut parties.rng).unwrap();
+        let scaled = scale_cells(CellArray::Binary(&cells), 5).unwrap();
+        let (mut steps, mut values) = ([Vec::new(), Vec::new()], Vec::new());
+        // One chunk at a time, so that what belongs together lies together; the last ones keep their values to themselves.
+        for (cells, is_plain) in [(&cells, true), (&cells, true), (&scaled, false), (&scaled, false)] {
+            let cells = CellArray::Binary(cells);
+            add_laplace(&parties.session, &scale, cells, vec![step; DEGREE], 1000).await.unwrap();
+            let transcript = parties.transcript();
+            let [seen, low, high, phases] = transcript.as_slice() else { panic!("{} openings", transcript.len()) };
+            assert_eq!(bounds(seen), [lower, upper]);
+            steps[0].extend_from_slice(low);
+            steps[1].extend_from_slice(high);
+            assert_eq!(phases.len(), if is_plain { 2 * DEGREE } else { 0 });
+            values.extend(phases.iter().map(|phase| phase.wrapping_add(1 << (NOISE_BITS - 1)) >> NOISE_BITS));
+        }
+        for steps in &steps {
+            assert_uniform("steps", steps.iter().copied(), PLAIN_MODULUS);
+            let mut residues = [0; 32];
+            steps.iter().for_each(|step| residues[(step % 32) as usize] += 1);
+            assert_equally_likely("steps modulo the grid", &residues);
+        }
+        // Limb and limb, row and row are masked independently of each other.
+        let both = steps[0].iter().zip(&steps[1]).map(|(low, high)| plain::sub(*high, *low));
+        assert_uniform("limbs", both, PLAIN_MODULUS);
+        assert_uniform("values and NULLs", values.iter().copied(), 1 << 48);
+        let neighbours = values.array_windows().map(|[a, b]| b.wrapping_sub(*a) % (1 << 48));
+        assert_uniform("neighbours", neighbours, 1 << 48);
+    }
+}
+
 /// The factor of a scaled cell cannot be tested for: with the right one as with a wrong one, `c p` has uniform low bits.
 #[tokio::test(flavor = "multi_thread")]
 async fn factors_cannot_be_guessed_from_what_p2_opens() {
@@ -370,7 +431,19 @@ async fn factoring_what_p2_sees_does_not_find_the_difference() {
 fn only_these_protocols_declare_leakage() {
     let declared: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p2 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(declared, ["lift", "lift_affine", "lower", "compare_and_select", "lookup", "lookup_range", "open"]);
+    let expected = [
+        "lift",
+        "lift_affine",
+        "lower",
+        "zeros",
+        "compare_and_select",
+        "lookup",
+        "lookup_range",
+        "open",
+        "laplace_scale",
+        "add_laplace",
+    ];
+    assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
     assert_eq!(to_p1, ["open"]);

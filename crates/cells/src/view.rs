@@ -111,6 +111,11 @@ impl<'a> CellView<'a> {
         self.lanes
     }
 
+    /// The number's largest possible absolute value; `None` for text and categories.
+    pub fn magnitude(&self) -> Option<u64> {
+        self.magnitude
+    }
+
     /// The terms of an affine cell; a dense one has none.
     pub fn terms(&self) -> impl Iterator<Item = Term> + use<'a> {
         let terms = match self.mask {

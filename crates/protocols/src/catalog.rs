@@ -67,6 +67,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::lift::Lift>(),
     Entry::of::<crate::lift_affine::LiftAffine>(),
     Entry::of::<crate::lower::Lower>(),
+    Entry::of::<crate::zeros::Zeros>(),
     Entry::of::<crate::multiply::Multiply>(),
     Entry::of::<crate::and::And>(),
     Entry::of::<crate::less_than::LessThan>(),
@@ -77,6 +78,8 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::zero_test::ZeroTest>(),
     Entry::of::<crate::slot_sum::SlotSum>(),
     Entry::of::<crate::open::Open>(),
+    Entry::of::<crate::laplace_scale::LaplaceScale>(),
+    Entry::of::<crate::add_laplace::AddLaplace>(),
 ];
 
 /// The protocol of that name.

@@ -15,23 +15,29 @@
 //!  lift                  cells into slots                      lookup, _range    f(x) over a small domain
 //!  lift_affine           combinations of cells into slots      zero_test         [x = 0]
 //!  lower                 slots into cells                      slot_sum          the sum of all slots
-//!  multiply              x y                                   open              a declared aggregate, to P1
-//!  and                   products of bits
-//!  less_than             [w < rho], w with P2, rho with P1     catalog           all of these, once
-//!  truncate              floor or round of x / 2^f             message, header   what crosses the wire
-//!  compare_exact         [A < B], nothing leaks                session           P1 runs rounds
-//!  compare_and_select    min(A, B), fast, blinded              responder         P2 answers
+//!  zeros                 messages of P1 into cells             open              a declared aggregate, to P1
+//!  multiply              x y                                   laplace_scale     the scale of noise, encrypted
+//!  and                   products of bits                      add_laplace       cells plus noise of that scale
+//!  less_than             [w < rho], w with P2, rho with P1     choose            a category, drawn for the true one
+//!  truncate              floor or round of x / 2^f
+//!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
+//!  compare_and_select    min(A, B), fast, blinded              message, header   what crosses the wire
+//!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
+pub mod add_laplace;
 pub mod and;
 pub mod catalog;
 mod channel;
+pub mod choose;
 pub mod compare_and_select;
 pub mod compare_exact;
 mod counters;
 mod digits;
 mod error;
+mod fresh_cells;
 mod header;
+pub mod laplace_scale;
 mod leakage;
 pub mod less_than;
 pub mod lift;
@@ -53,6 +59,7 @@ pub mod slot_sum;
 mod testing;
 pub mod truncate;
 pub mod zero_test;
+pub mod zeros;
 
 pub use channel::{Channel, Frames, InProcess};
 pub use counters::{Counted, Counters};

@@ -89,13 +89,17 @@ pub enum Table {
     Shared(Arc<[u64]>),
     /// One number below `t` a slot, for every candidate.
     PerSlot(Arc<[Vec<u64>]>),
+    /// The same, computed for a candidate's place in the domain and a slot when it is needed: large tables of a kind.
+    Computed(Arc<dyn Fn(usize, usize) -> u64 + Send + Sync>),
 }
 
 impl Table {
-    fn len(&self) -> usize {
+    /// For how many candidates there is a value, if not for any number of them.
+    fn len(&self) -> Option<usize> {
         match self {
-            Self::Shared(values) => values.len(),
-            Self::PerSlot(values) => values.len(),
+            Self::Shared(values) => Some(values.len()),
+            Self::PerSlot(values) => Some(values.len()),
+            Self::Computed(_) => None,
         }
     }
 
@@ -103,6 +107,7 @@ impl Table {
         match self {
             Self::Shared(values) => values[candidate],
             Self::PerSlot(values) => values[candidate].get(slot).copied().unwrap_or_default(),
+            Self::Computed(value) => value(candidate, slot),
         }
     }
 }
@@ -132,9 +137,9 @@ impl Question {
         if let Some([twice, _]) = sorted.array_windows().find(|[a, b]| a == b) {
             return Err(ProtocolError::Misuse(format!("the domain of a lookup has {twice} twice")));
         }
-        match self.tables.iter().find(|table| table.len() != size) {
-            Some(table) => {
-                let text = format!("a table of {} values does not fit a domain of {size} numbers", table.len());
+        match self.tables.iter().filter_map(Table::len).find(|values| *values != size) {
+            Some(values) => {
+                let text = format!("a table of {values} values does not fit a domain of {size} numbers");
                 Err(ProtocolError::Misuse(text))
             }
             None => Ok(()),
@@ -262,7 +267,11 @@ mod tests {
         let question = Question {
             slots: parties.encrypt(&values),
             domain,
-            tables: vec![Table::Shared(reciprocal.clone()), Table::PerSlot(own)],
+            tables: vec![
+                Table::Shared(reciprocal.clone()),
+                Table::PerSlot(own),
+                Table::Computed(Arc::new(|place, slot| (slot * 40 + place) as u64)),
+            ],
         };
         let answers = lookup(&parties.session, vec![question.clone(), question]).await.unwrap();
         let shared: Vec<u64> = places.iter().map(|place| reciprocal[*place as usize]).collect();
@@ -270,6 +279,7 @@ mod tests {
         for answer in answers {
             assert_eq!(parties.open(&answer[0]), shared);
             assert_eq!(parties.open(&answer[1]), per_slot);
+            assert_eq!(parties.open(&answer[2]), per_slot);
         }
     }
 

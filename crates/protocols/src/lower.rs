@@ -10,9 +10,10 @@
 
 use arrow::array::BinaryArray;
 use rand::CryptoRng;
-use veil_cells::{Cell, CellArrayBuilder, FreshCells, KeyId, Lanes, POLYNOMIAL_SIZE, Seed, phase_of_message};
+use veil_cells::{KeyId, Lanes};
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, PLAIN_MODULUS, Slots, plain};
 
+use crate::fresh_cells::{self, Fresh};
 use crate::lift::MAX_WIDTH;
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -66,17 +67,9 @@ impl Protocol for Lower {
 
     fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
         let lanes: Vec<_> = query.lanes.into_iter().map(|lane| holder.open(lane)).collect();
-        let (mut seeds, mut bodies) = (Vec::new(), Vec::new());
-        let rows: Vec<usize> = (0..query.rows as usize).collect();
-        for chunk in rows.chunks(POLYNOMIAL_SIZE / lanes.len().max(1)) {
-            let messages: Vec<u64> = chunk
-                .iter()
-                .flat_map(|row| lanes.iter().map(|lane| lane.get(*row).copied().unwrap_or_default()))
-                .collect();
-            let (seed, chunk_bodies) = holder.seal_samples(&messages, rng);
-            seeds.extend_from_slice(&seed.0);
-            bodies.extend(chunk_bodies);
-        }
+        let row = |row: usize| lanes.iter().map(move |lane| lane.get(row).copied().unwrap_or_default());
+        let messages: Vec<u64> = (0..query.rows as usize).flat_map(row).collect();
+        let (seeds, bodies) = fresh_cells::seal(&messages, lanes.len(), holder, rng);
         Ok(Answer { seeds, bodies })
     }
 }
@@ -132,27 +125,8 @@ pub fn ask(rows: Rows, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>)
 /// P1 takes the masks off the bodies.
 pub fn finish(asked: Asked, answer: Answer) -> Result<BinaryArray, ProtocolError> {
     let Asked { masks, count, shape, magnitude, key_id } = asked;
-    let (lanes, per_chunk) = (shape.total(), POLYNOMIAL_SIZE / shape.total());
-    let (seeds, rest) = answer.seeds.as_chunks::<16>();
-    if answer.bodies.len() != count * lanes || seeds.len() != count.div_ceil(per_chunk) || !rest.is_empty() {
-        return Err(ProtocolError::Malformed(format!("{} bodies for {count} rows", answer.bodies.len())));
-    }
-    let mut builder = CellArrayBuilder::with_capacity(count, 50 + 8 * lanes);
-    let (mut bytes, mut bodies) = (Vec::new(), vec![0; lanes]);
-    for (at, (chunk, seed)) in answer.bodies.chunks(per_chunk * lanes).zip(seeds).enumerate() {
-        let first = chunk.get(..lanes).unwrap_or_default();
-        let cells = FreshCells::like(&Cell::fresh(key_id, shape, magnitude, Seed(*seed), 0, first)?)?;
-        for (row, masked) in chunk.chunks_exact(lanes).enumerate() {
-            for (lane, body) in bodies.iter_mut().enumerate() {
-                let mask = masks[lane][at * per_chunk + row];
-                *body = masked[lane].wrapping_sub(phase_of_message(mask as i64));
-            }
-            bytes.clear();
-            cells.write(row * lanes, &bodies, &mut bytes)?;
-            builder.push_bytes(&bytes)?;
-        }
-    }
-    Ok(builder.finish()?)
+    let cells = Fresh { seeds: &answer.seeds, bodies: &answer.bodies, rows: count, key_id, shape, magnitude };
+    cells.write(None, |row, lane| masks[lane][row] as i64)
 }
 
 /// One round for many chunks of rows.

@@ -14,15 +14,16 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, Width, scale_cells};
-use veil_keys::{OwnerKeys, encrypt_column};
+use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
+use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
-    Channel, Frame, Frames, Header, Limits, ProtocolError, Randomness, Responder, Session, and, catalog, lift, lower,
-    multiply, slot_sum, zero_test,
+    Channel, Frame, Frames, Header, Limits, ProtocolError, Randomness, Responder, Session, and, catalog, laplace_scale,
+    lift, lower, multiply, slot_sum, zero_test, zeros,
 };
 use veil_slots::{DEGREE, L1, Sanitizer, Slots};
 
@@ -101,6 +102,11 @@ fn run() -> Run {
         zero_test::zero_test(&session, vec![x.clone()]).await.unwrap();
         slot_sum::slot_sum(&session, vec![x.clone()]).await.unwrap();
         open(&session, vec![Aggregate { slots: x, count: 2, purpose: Purpose::Metric }]).await.unwrap();
+        let rows = zeros::Rows { messages: vec![4, 5, 6], shape: Lanes::NUMBER, magnitude: Some(10) };
+        zeros::fresh_cells(&session, vec![rows]).await.unwrap();
+        let constants = encrypt_constants(&owner, &cell_type, 0, 100).unwrap();
+        let scale = laplace_scale::scale(&session, &constants, 8).await.unwrap();
+        add_laplace(&session, &scale, CellArray::Binary(&cells), vec![7, 0, -7], 10).await.unwrap();
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
