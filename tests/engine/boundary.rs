@@ -4,8 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What P1 links. `veil-keys` must not be reachable from any of these.
-const ENGINE: [&str; 6] =
-    ["veilfusion", "veil-cells", "veil-privacy", "veil-slots", "veil-protocols", "veil-flight-p2"];
+const ENGINE: [&str; 8] = [
+    "veilfusion",
+    "veil-cells",
+    "veil-privacy",
+    "veil-slots",
+    "veil-protocols",
+    "veil-flight-p2",
+    "veil-udfs",
+    "veil-planner",
+];
 
 #[test]
 fn no_engine_crate_reaches_the_keys() {

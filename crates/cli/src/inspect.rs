@@ -9,6 +9,7 @@ use arrow::util::pretty::pretty_format_batches;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use veil_owner::{ColumnInspection, Inspection, inspect_file};
+use veil_privacy::SpentEpsilon;
 
 use crate::Outcome;
 use crate::progress::RunProgress;

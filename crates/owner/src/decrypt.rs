@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use rayon::prelude::*;
-use veil_cells::{Cell, CellArray};
+use veil_cells::{Cell, CellArray, CellError};
 use veil_keys::{KeyError, OwnerKeys, decrypt_column};
 
 use crate::table_file::{TableReader, TableWriter, transform};
@@ -80,6 +80,22 @@ pub fn decrypt_file(
     };
     let rows = transform(reader, writer, step, watch)?;
     Ok(DecryptSummary { rows, decrypted, awaiting_noise })
+}
+
+/// Decrypts a batch in memory. Clear columns stay as they are.
+pub fn decrypt_batch(keys: &OwnerKeys, batch: &RecordBatch) -> Result<RecordBatch, KeyError> {
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
+        let (field, array) = match ColumnCodec::of_field(keys, field)? {
+            Some(codec) => (codec.clear_field(field.name()), decrypt_array(&codec, keys, array)?),
+            None => (field.as_ref().clone(), array.clone()),
+        };
+        fields.push(field);
+        columns.push(array);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let decrypted = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
+    Ok(decrypted.map_err(CellError::from)?)
 }
 
 fn decrypt_array(codec: &ColumnCodec, keys: &OwnerKeys, array: &ArrayRef) -> Result<ArrayRef, KeyError> {

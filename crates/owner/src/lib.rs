@@ -26,7 +26,7 @@ mod table_file;
 pub use codec::{ColumnCodec, NumberFormat, NumberKind};
 pub use column_note::ColumnNote;
 pub use declaration::{ColumnDeclaration, ColumnKind, Declaration, DictionaryDeclaration};
-pub use decrypt::{DecryptSummary, decrypt_file};
+pub use decrypt::{DecryptSummary, decrypt_batch, decrypt_file};
 pub use draft::{DraftOptions, draft_declaration};
 pub use encrypt::{EncryptSummary, encrypt_file};
 pub use error::OwnerError;

@@ -131,21 +131,12 @@ impl ScalarUDFImpl for CellUdf {
         &self.signature
     }
 
+    // What is wrong with the arguments is said where the result's type is asked for, in one sentence.
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let (name, arity) = (self.name(), self.function.arity());
-        if !arity.contains(&types.len()) {
-            let syntax = &self.function.documentation().syntax_example;
-            return plan_err!("{name} takes other arguments: {syntax}");
-        }
-        match types.first() {
-            Some(DataType::Binary | DataType::LargeBinary | DataType::BinaryView) => Ok(types.to_vec()),
-            Some(DataType::Null) => Ok([&[DataType::Binary], &types[1..]].concat()),
-            other => plan_err!(
-                "{name} works on an encrypted column, and its first argument is clear ({}): mask clear columns with SQL \
-                 expressions, or encrypt the column",
-                other.map_or_else(String::new, ToString::to_string)
-            ),
-        }
+        Ok(match types {
+            [DataType::Null, rest @ ..] => [&[DataType::Binary], rest].concat(),
+            types => types.to_vec(),
+        })
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -153,7 +144,20 @@ impl ScalarUDFImpl for CellUdf {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let name = self.name();
+        if !self.function.arity().contains(&args.arg_fields.len()) {
+            return plan_err!("{name} takes other arguments: {}", self.function.documentation().syntax_example);
+        }
         let arguments = self.arguments(args.arg_fields, args.scalar_arguments.to_vec());
+        if let Some(field) = args.arg_fields.first()
+            && !arguments.is_encrypted(0)
+        {
+            return plan_err!(
+                "{name} works on an encrypted column, and its first argument is clear ({}): mask clear columns with SQL expressions, or \
+                 encrypt the column",
+                field.data_type()
+            );
+        }
         // CASE, coalesce and casts drop the type; the planner restores it and asks again.
         if arguments.lost_its_type() {
             return Ok(Arc::new(Field::new(self.name(), DataType::Binary, true)));

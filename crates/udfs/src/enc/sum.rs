@@ -11,7 +11,6 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use veil_cells::{Cell, CellArray, DenseSum};
 
 use crate::EncryptedField;
-use crate::encrypted::not_encrypted;
 use crate::function::external;
 
 /// What becomes of a group's sum.
@@ -139,22 +138,13 @@ pub(super) fn argument(function: &str, fields: &[FieldRef]) -> Result<Option<Enc
     match (EncryptedField::of(field)?, field.data_type()) {
         (Some(column), _) => Ok(Some(column)),
         (None, DataType::Binary | DataType::LargeBinary | DataType::BinaryView) => Ok(None),
-        _ => Err(not_encrypted(function, field.name())),
+        (None, other) => {
+            plan_err!("{function} works on an encrypted column, and this one is clear ({other}): use sum, avg or count")
+        }
     }
 }
 
 /// What the argument's type is not known to be: the planner asks again.
 pub(super) fn untyped(function: &str) -> FieldRef {
     Arc::new(Field::new(function, DataType::Binary, true))
-}
-
-/// Binary in any layout.
-pub(super) fn coerce(function: &str, types: &[DataType]) -> Result<Vec<DataType>> {
-    match types {
-        [DataType::Binary | DataType::LargeBinary | DataType::BinaryView] => Ok(types.to_vec()),
-        [other] => {
-            plan_err!("{function} works on an encrypted column, and this one is clear ({other}): use sum, avg or count")
-        }
-        _ => plan_err!("{function} takes one encrypted column"),
-    }
 }

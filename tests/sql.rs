@@ -1,0 +1,8 @@
+//! SQL on encrypted columns, from the text of a query to what the owner decrypts.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod sql {
+    mod results;
+    mod world;
+}
