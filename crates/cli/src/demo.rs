@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     write(&data, &clear)?;
     write(&toml, sample::DECLARATION)?;
     write(&folder.join("diagnosis.csv"), &sample::diagnosis_hierarchy())?;
+    write(&folder.join("names.txt"), &sample::names())?;
     story.tell("1. The owner has a table of patients and declares what its columns are", &data)?;
     story.quote(&clear, 4)?;
 

@@ -69,6 +69,11 @@ pub(crate) fn diagnosis_hierarchy() -> String {
     DIAGNOSES.iter().map(|(leaf, chapter, part, _)| format!("{leaf},{chapter},{part},*\n")).collect()
 }
 
+/// Names to replace names by, one a line.
+pub(crate) fn names() -> String {
+    FIRST_NAMES.iter().flat_map(|first| LAST_NAMES.iter().map(move |last| format!("{first} {last}\n"))).collect()
+}
+
 /// The declaration that a careful owner writes for the patients.
 pub(crate) const DECLARATION: &str = r#"[table]
 name = "patients"
@@ -115,6 +120,10 @@ range = ["2000-01-01T00:00:00", "2040-01-01T00:00:00"]
 
 [column.region]
 kind = "clear"          # WHERE region = 'north' works as on any table
+
+[dictionary.names]      # mask_dictionary(name, 'names') picks from these
+file = "names.txt"
+pad_to = 1024           # copies hide how many there are
 "#;
 
 fn pick<'a, T>(from: &'a [T], rng: &mut StdRng) -> &'a T {

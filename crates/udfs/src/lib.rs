@@ -10,6 +10,7 @@
 //!  enc_*             arithmetic and aggregates                  encrypted   the type of an encrypted column and what travels along
 //!                                                               context     dictionaries, zeros, randomness of a session
 //!                                                               options     SET veil.*
+//!                                                               reference   docs/sql.md
 //! ```
 
 mod arguments;
@@ -20,6 +21,7 @@ mod encrypted;
 mod function;
 mod mask;
 mod options;
+mod reference;
 
 pub use arguments::Arguments;
 pub use context::{Dictionary, VeilContext};
@@ -31,6 +33,7 @@ pub use encrypted::EncryptedField;
 pub use function::{CellFunction, CellUdf, Evaluation, Rounds};
 pub use mask::{mask_dictionary, mask_noise, mask_random, mask_redact, mask_shift};
 pub use options::{NoiseMode, VeilOptions};
+pub use reference::sql_reference;
 
 use std::sync::Arc;
 
