@@ -91,7 +91,8 @@ async fn context(p2: &P2, certificates: &Certificates) -> SessionContext {
     veil.set_remote(client(p2, Some(certificates))).await;
     let cores = std::thread::available_parallelism().unwrap().get();
     let config = SessionConfig::new().with_target_partitions(cores);
-    let context = SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_veil(&veil).build());
+    let context =
+        SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_veil(&veil).build());
     let file = format!("CREATE EXTERNAL TABLE file STORED AS PARQUET LOCATION '{}'", output.display());
     context.sql(&file).await.unwrap();
     context.register_csv("text", input.to_str().unwrap(), CsvReadOptions::new()).await.unwrap();

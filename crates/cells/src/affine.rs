@@ -257,4 +257,28 @@ mod tests {
         cell.add_constant(0).unwrap();
         assert_eq!((cell.lanes(), cell.bodies()), (Lanes::NUMBER, &[5][..]));
     }
+
+    #[test]
+    fn a_quotient_is_written_and_not_computed_with() {
+        let mut average = number(1, 0);
+        average.divide(3).unwrap();
+        assert_eq!((average.divisor(), Cell::from_bytes(&average.to_bytes()).unwrap()), (3, average.clone()));
+        assert_eq!(average.to_bytes().len(), number(1, 0).to_bytes().len() + 4);
+        assert!(average.add_constant(1).is_err() && average.scale(2).is_err() && average.divide(2).is_err());
+        assert!(average.add(&number(2, 0)).is_err() && number(2, 0).add(&average).is_err());
+        assert!(number(1, 0).divide(0).is_err());
+        let mut whole = number(1, 0);
+        whole.divide(1).unwrap();
+        assert_eq!(whole, number(1, 0));
+    }
+
+    #[test]
+    fn hidden_nulls_can_be_counted_and_forgotten() {
+        let mut cell = hiding_nulls(1);
+        let count = cell.null_count().unwrap();
+        assert_eq!((count.bodies(), count.terms()[0].index, count.magnitude()), (&[2][..], 1, Some(1)));
+        cell.forget_nulls();
+        assert_eq!((cell.lanes(), cell.bodies()), (Lanes::NUMBER, &[1][..]));
+        assert!(cell.null_count().is_none());
+    }
 }

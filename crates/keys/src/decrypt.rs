@@ -143,6 +143,24 @@ mod tests {
         (message, (phase.wrapping_sub(phase_of_message(message)) as i64).unsigned_abs())
     }
 
+    #[test]
+    fn quotients_are_rounded_halves_away_from_zero() {
+        let mut rng = StdRng::seed_from_u64(5);
+        let keys = OwnerKeys::generate(&mut rng);
+        let cells = encrypted(&keys, &[7, -7, 1000, 5, 0], &mut rng);
+        let mut builder = CellArrayBuilder::with_capacity(5, 64);
+        for (mut cell, divisor) in cells.into_iter().zip([2, 2, 3, 1, 9]) {
+            cell.divide(divisor).unwrap();
+            builder.push(&cell).unwrap();
+        }
+        let column = builder.finish().unwrap();
+        for (places, expected) in [(0, [4, -4, 333, 5, 0]), (2, [350, -350, 33_333, 500, 0])] {
+            let cell_type = CellType { places, ..integers(&keys) };
+            let decrypted = decrypt_column(keys.cell(), keys.key_id(), &cell_type, CellArray::Binary(&column)).unwrap();
+            assert_eq!(decrypted.messages, expected, "{places} places");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 

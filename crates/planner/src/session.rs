@@ -40,7 +40,8 @@ impl VeilSessionConfig for SessionConfig {
 
 /// Adds Veilfusion to a session: functions, rules, operators, tables and settings.
 pub trait VeilSessionState {
-    /// With DataFusion's default features, and ours.
+    /// With DataFusion's default features, and ours. A query planner that the builder has already is kept: give it a
+    /// [`RoundsPlanner`](crate::RoundsPlanner).
     #[must_use]
     fn with_veil(self, veil: &Veil) -> Self;
 }
@@ -67,11 +68,11 @@ impl VeilSessionState for SessionStateBuilder {
             (format, factory as _)
         });
         let factories = factories.collect();
+        builder.query_planner().get_or_insert_with(|| Arc::new(VeilQueryPlanner::new(veil.clone())));
         builder
             .with_config(config)
             .with_analyzer_rules(rules)
             .with_table_factories(factories)
-            .with_query_planner(Arc::new(VeilQueryPlanner::new(veil.clone())))
             .with_table_function_list(vec![VeilFunctions::table_function(veil)])
     }
 }

@@ -190,6 +190,10 @@ fn rows_of(
         if cell.key_id() != key_id {
             return Err(at(veil_cells::CellError::WrongKey { expected: key_id, found: cell.key_id() }));
         }
+        if cell.divisor() != 1 {
+            let text = "an average cannot go into a round; compute before averaging".to_owned();
+            return Err(at(veil_cells::CellError::Unsupported(text)));
+        }
         let body = cell.bodies().nth(lane);
         let body = body.ok_or_else(|| ProtocolError::Misuse(format!("row {row} has no lane {lane}")))?;
         cells.push(Some((cell, body)));

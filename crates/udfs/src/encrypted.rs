@@ -133,6 +133,11 @@ impl EncryptedField {
 
     /// Refuses columns of other kinds.
     pub fn expect(&self, function: &str, kinds: &[Kind], instead: &str) -> Result<()> {
+        if self.cell_type.places > 0 {
+            return plan_err!(
+                "{function}: this column is an average, and cannot be computed with: compute before averaging"
+            );
+        }
         if kinds.contains(&self.cell_type.kind) {
             return Ok(());
         }

@@ -102,9 +102,6 @@ pub(super) fn combined(
     if a.nulls != b.nulls {
         return plan_err!("{function}: one column hides its NULLs and the other does not: encrypt both alike");
     }
-    if a.places > 0 || b.places > 0 {
-        return plan_err!("{function}: an average cannot be computed with: compute before averaging");
-    }
     let known = a.bounds.zip(b.bounds).map(|(a, b)| bounds(a, b));
     let reach = (1u64 << (a.width.bits() - 1)) + (1u64 << (b.width.bits() - 1));
     if reach > 1 << 47 {

@@ -61,7 +61,7 @@ impl CellFunction for EncScale {
             return plan_err!("enc_scale: factor is {factor}, and the noise budget allows -{MOST} to {MOST}");
         }
         let reach = (1u64 << (column.cell_type.width.bits() - 1)) * factor.unsigned_abs();
-        if reach >= 1 << 47 || column.cell_type.places > 0 {
+        if reach >= 1 << 47 {
             return plan_err!("enc_scale: the result could exceed 48 bits: use a smaller factor or a narrower column");
         }
         let bounds = column.cell_type.bounds;
