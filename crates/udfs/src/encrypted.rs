@@ -91,6 +91,14 @@ impl EncryptedField {
         self.untagged()
     }
 
+    /// The values have nothing to do with the column's own: neither bounds nor noise are left of it.
+    #[must_use]
+    pub fn replaced(mut self) -> Self {
+        (self.cell_type.fraction_bits, self.cell_type.places) = (0, 0);
+        (self.cell_type.spent, self.cell_type.awaits) = (0, Vec::new());
+        self.unbounded()
+    }
+
     /// The meaning of the numbers has changed: the owner's note about them no longer fits.
     #[must_use]
     pub fn without_note(mut self) -> Self {

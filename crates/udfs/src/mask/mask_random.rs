@@ -177,8 +177,7 @@ impl CellFunction for MaskRandom {
         }
         let column = arguments.encrypted(0)?;
         let source = self.source(arguments, &column)?;
-        let mut result = column.unbounded();
-        (result.cell_type.fraction_bits, result.cell_type.places) = (0, 0);
+        let mut result = column.replaced();
         if let Source::Numbers(range) = source {
             let reach = range.start().unsigned_abs().max(range.end().unsigned_abs()) + 1;
             result.cell_type.width = result.cell_type.width.max(width_of(reach));

@@ -122,8 +122,7 @@ impl CellFunction for MaskRedact {
     }
 
     fn result(&self, arguments: &Arguments<'_>) -> Result<EncryptedField> {
-        let mut result = arguments.encrypted(0)?.unbounded();
-        (result.cell_type.fraction_bits, result.cell_type.places) = (0, 0);
+        let mut result = arguments.encrypted(0)?.replaced();
         let cell = self.cell(arguments, &result.cell_type)?;
         let reach = cell.magnitude().map_or(0, |magnitude| magnitude + 1);
         result.cell_type.width = result.cell_type.width.max(width_of(reach));
@@ -131,8 +130,7 @@ impl CellFunction for MaskRedact {
     }
 
     fn evaluate(&self, evaluation: &Evaluation<'_>) -> Result<BinaryArray> {
-        let of = evaluation.arguments.encrypted(0)?.cell_type;
-        let of = CellType { fraction_bits: 0, places: 0, ..of };
+        let of = evaluation.arguments.encrypted(0)?.replaced().cell_type;
         let cell = self.cell(&evaluation.arguments, &of)?;
         mask_redact(evaluation.column.len(), evaluation.column.nulls(), &cell).map_err(external)
     }
