@@ -61,6 +61,12 @@ fn carry(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 
 /// An expression with the type of its branches.
 fn restore(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    // Plans are analysed more than once: a type that has been restored before stays as it is.
+    if let Some(inner) = RestoreType::wrapped(&expr)
+        && RestoreType::wrapped(inner).is_some()
+    {
+        return Ok(Transformed::yes(inner.clone()));
+    }
     let branches: Vec<&Expr> = match &expr {
         Expr::Case(Case { when_then_expr, else_expr, .. }) => {
             when_then_expr.iter().map(|(_, then)| then.as_ref()).chain(else_expr.as_deref()).collect()

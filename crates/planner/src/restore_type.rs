@@ -23,6 +23,14 @@ impl RestoreType {
     /// Its name in plans.
     pub(crate) const NAME: &'static str = "veil_type";
 
+    /// What was wrapped.
+    pub(crate) fn wrapped(expr: &Expr) -> Option<&Expr> {
+        match expr {
+            Expr::ScalarFunction(call) if call.func.inner().is::<Self>() => call.args.first(),
+            _ => None,
+        }
+    }
+
     /// The expression, with this type.
     pub(crate) fn wrap(expr: Expr, to: &EncryptedField) -> Result<Expr> {
         let field = Arc::new(to.field(Self::NAME)?);
