@@ -39,7 +39,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
         super::SECTION,
         "Adds two-sided geometric noise to every whole number, P(x) proportional to exp(-|x| epsilon / (upper bound - lower bound)): the \
-         discrete twin of dp_laplace.",
+         discrete twin of dp_laplace. Where the bounds are encrypted, both draw the same noise, in rounds with P2.",
         "dp_geometric(column, epsilon)",
         "SELECT dp_geometric(age, 0.5) AS age FROM patients;",
         &[
