@@ -95,6 +95,13 @@ impl Place {
         self.succeed(&["decrypt", file, "--keys", "keys/owner.keys", "-o", "-", "-q"])
     }
 
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     /// Runs with statements on standard input.
     fn piped(&self, arguments: &[&str], input: &str) -> Output {
         let arguments = [&["sql", "--table", "people=people.veil.parquet", "-q"], arguments].concat();
@@ -119,6 +126,12 @@ fn masked_columns_are_written_and_decrypted() {
     assert!(error.contains("exists already"), "{error}");
     place.sql(&["--force", "-c", &copy.replace("age, 3", "age, 4")]);
     assert!(place.decrypted("masked.veil.parquet").starts_with("age,region\n43,north\n"));
+    // One that fails does not cost what was there.
+    place.fail(&["--force", "-c", "COPY (SELECT dp_laplace(age, 1.0) AS age FROM people) TO 'masked.veil.parquet'"]);
+    assert!(place.decrypted("masked.veil.parquet").starts_with("age,region\n43,north\n"));
+    place.sql(&["-c", "COPY people TO 'new/folder/it''s [1].arrow'; COPY (SELECT 1 AS n) TO 'parts' STORED AS CSV"]);
+    assert_eq!(place.decrypted("new/folder/it's [1].arrow"), DATA);
+    assert!(place.at("parts").is_dir());
 }
 
 #[test]
@@ -153,12 +166,14 @@ fn results_without_rows_have_a_header() {
 #[test]
 fn long_tables_are_cut_and_say_so() {
     let place = Place::new();
-    let query = "SELECT * FROM generate_series(1, 25000)";
-    let output = place.run(&["sql", "-c", query]);
+    let numbers = (1..=25_000).map(|number| format!("{number}\n")).collect::<String>();
+    fs::write(place.at("numbers.csv"), format!("n\n{numbers}")).unwrap();
+    let (table, query) = ("numbers=numbers.csv", "SELECT * FROM numbers");
+    let output = place.run(&["sql", "--table", table, "-c", query]);
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 10_004);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("15000 more rows are not shown: add LIMIT") && said.contains("25000 rows ("), "{said}");
-    assert_eq!(place.sql(&["-c", query, "--format", "csv"]).lines().count(), 25_001);
+    assert_eq!(place.sql(&["--table", table, "-c", query, "--format", "csv"]).lines().count(), 25_001);
 }
 
 #[test]
@@ -288,6 +303,8 @@ fn embedded_p2_works_and_warns() {
     assert!(error.contains("--keys keys/p1.keys"), "{error}");
     let error = place.fail(&["--keys", "keys/p1.keys", "-c", noisy]);
     assert!(error.contains("--p2 URL or --embedded-p2 keys/p2.keys"), "{error}");
+    // A COPY that fails leaves nothing, under no name.
+    assert_eq!(place.files(), ["keys", "people.csv", "people.toml", "people.veil.parquet"]);
     let embedded = [
         "sql",
         "--table",

@@ -6,10 +6,12 @@
 //!  shell       the prompt                                  waiting     what is shown while it runs
 //!  completion  what Tab offers                             print       results: never the bytes of a cell
 //!  commands    \d, \f, ..                                  interrupts  Ctrl-C
+//!  copy_target COPY TO a file, whole or not at all
 //! ```
 
 mod commands;
 mod completion;
+mod copy_target;
 mod engine;
 mod interrupts;
 mod print;

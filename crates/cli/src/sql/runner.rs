@@ -1,25 +1,21 @@
 //! Runs one statement: plans, executes, prints, and listens to Ctrl-C meanwhile.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::datasource::listing::ListingTableUrl;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::error::Result;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use futures::StreamExt;
 use tokio::sync::mpsc;
-use veil_owner::OwnerError;
 use veil_planner::explain_error;
 
 use super::commands::{self, Next};
+use super::copy_target::CopyTarget;
 use super::engine::Engine;
 use super::interrupts::Interrupts;
 use super::print::{Format, Printer};
@@ -148,9 +144,7 @@ async fn produce(
     running: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
 ) -> Result<()> {
     let plan = context.state().statement_to_plan(statement).await?;
-    if !force {
-        refuse_overwriting(&plan)?;
-    }
+    let (plan, target) = CopyTarget::divert(plan, force)?;
     let frame = context.execute_logical_plan(plan).await?;
     let tasks = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
@@ -160,31 +154,5 @@ async fn produce(
     while !gone && let Some(batch) = rows.next().await {
         gone = events.send(Event::Batch(batch?)).await.is_err();
     }
-    Ok(())
-}
-
-/// Nothing is overwritten without `--force`; DataFusion's COPY would.
-fn refuse_overwriting(plan: &LogicalPlan) -> Result<()> {
-    if matches!(plan, LogicalPlan::Explain(_)) {
-        return Ok(());
-    }
-    plan.apply(|node| {
-        if let LogicalPlan::Copy(copy) = node
-            && let Some(file) = local_file(&copy.output_url)
-            && file.is_file()
-        {
-            return Err(DataFusionError::External(Box::new(OwnerError::Exists(file))));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
-}
-
-/// The file that a COPY writes, if it is on this machine.
-fn local_file(target: &str) -> Option<PathBuf> {
-    if !target.contains("://") {
-        return Some(target.into());
-    }
-    let url = ListingTableUrl::parse(target).ok()?;
-    (url.scheme() == "file").then(|| Path::new("/").join(url.prefix().as_ref()))
+    target.map_or(Ok(()), CopyTarget::keep)
 }

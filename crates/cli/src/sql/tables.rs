@@ -53,18 +53,14 @@ impl NamedFile {
 
     fn statement(&self) -> Result<String, String> {
         let extension = self.file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let format = match extension.to_ascii_lowercase().as_str() {
-            "parquet" => "STORED AS PARQUET",
-            "arrow" | "ipc" | "feather" => "STORED AS ARROW",
-            "csv" => "STORED AS CSV OPTIONS ('format.has_header' 'true')",
+        let (format, options) = match extension.to_ascii_lowercase().as_str() {
+            "parquet" => ("PARQUET", ""),
+            "arrow" | "ipc" | "feather" => ("ARROW", ""),
+            "csv" => ("CSV", " OPTIONS ('format.has_header' 'true')"),
             _ => return Err("the file's name ends neither in .parquet, .arrow, .ipc, .feather nor in .csv".to_owned()),
         };
-        let url = file_url(&self.file)?;
-        let (stored, options) = format
-            .split_once(" OPTIONS")
-            .map_or((format, String::new()), |(stored, options)| (stored, format!(" OPTIONS{options}")));
-        let name = quoted_name(&self.name);
-        Ok(format!("CREATE EXTERNAL TABLE {name} {stored} LOCATION '{}'{options}", url.replace('\'', "''")))
+        let (name, url) = (quoted_name(&self.name), file_url(&self.file)?.replace('\'', "''"));
+        Ok(format!("CREATE EXTERNAL TABLE {name} STORED AS {format} LOCATION '{url}'{options}"))
     }
 }
 
@@ -74,7 +70,7 @@ pub(crate) fn quoted_name(name: &str) -> String {
 }
 
 /// As a URL, since DataFusion takes `*`, `?` and `[` in a path for patterns.
-fn file_url(file: &Path) -> Result<String, String> {
+pub(crate) fn file_url(file: &Path) -> Result<String, String> {
     let absolute = std::path::absolute(file).map_err(|error| error.to_string())?;
     let path = absolute.to_str().ok_or("the file's path is not Unicode")?.replace(std::path::MAIN_SEPARATOR, "/");
     let mut url = if path.starts_with('/') { "file://".to_owned() } else { "file:///".to_owned() };
