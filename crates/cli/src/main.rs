@@ -9,9 +9,11 @@ mod init;
 mod inspect;
 mod keygen;
 mod p2;
+mod p2_client;
 mod p2_status;
 mod progress;
 mod sample;
+mod sql;
 
 use std::process::ExitCode;
 
@@ -36,6 +38,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Decrypt(decrypt::Arguments),
     P2(p2::Arguments),
+    Sql(sql::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -48,7 +51,12 @@ Examples, from a CSV file to an encrypted one and back:
   veil decrypt patients.veil.parquet --keys keys/owner.keys -o back.csv
 
 The key holder's server, which the engine asks while it works on encrypted data:
-  veil p2 --keys keys/p2.keys --listen 127.0.0.1:7722";
+  veil p2 --keys keys/p2.keys --listen 127.0.0.1:7722
+
+The engine: masking and noise in SQL, on columns that stay encrypted:
+  veil sql --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
+  veil sql --table patients=patients.veil.parquet \\
+      -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -56,8 +64,8 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
     let command = Cli::parse().command;
-    // A server has its own way of stopping.
-    if !matches!(command, Command::P2(_)) {
+    // A server and a shell have their own ways of stopping.
+    if !matches!(command, Command::P2(_) | Command::Sql(_)) {
         progress::handle_interrupts();
     }
     let outcome = match command {
@@ -67,6 +75,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Decrypt(arguments) => decrypt::run(&arguments),
         Command::P2(arguments) => p2::run(&arguments),
+        Command::Sql(arguments) => sql::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match outcome {

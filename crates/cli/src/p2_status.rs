@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use tokio::runtime::Runtime;
-use veil_flight_p2::{ClientConfig, ClientTls, Connection};
+use veil_flight_p2::Connection;
 
 use crate::Outcome;
+use crate::p2_client::TlsArguments;
 
 /// Ask a running P2 whether it is well, and what it has done
 #[derive(Args)]
@@ -20,26 +20,15 @@ pub(crate) struct Arguments {
     /// Where P2 listens
     #[arg(long, value_name = "URL")]
     url: String,
-    /// The authority that P2's certificate comes from, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
-    tls_ca: Option<PathBuf>,
-    /// The certificate to show, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
-    tls_cert: Option<PathBuf>,
-    /// Its private key, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
     /// The counters as Prometheus reads them, and nothing else
     #[arg(long)]
     prometheus: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let tls = match (&arguments.tls_ca, &arguments.tls_cert, &arguments.tls_key) {
-        (Some(ca), Some(cert), Some(key)) => Some(ClientTls { ca: ca.clone(), cert: cert.clone(), key: key.clone() }),
-        _ => None,
-    };
-    let config = ClientConfig { tls, ..ClientConfig::new(&arguments.url) };
+    let config = arguments.tls.client(&arguments.url);
     let (health, metrics) = Runtime::new()?.block_on(async {
         let connection = Connection::open(&config).await?;
         Ok::<_, veil_protocols::ProtocolError>((connection.health().await?, connection.metrics().await?))

@@ -20,6 +20,7 @@
 //!  find_rounds moves calls that need P2 into nodes of their own
 //!  tables      reads dictionaries and zeros that come with files
 //!  display     encrypted cells for people
+//!  error       errors for people
 //!  functions   the table function veil_functions()
 //! ```
 
@@ -38,6 +39,7 @@ mod tables;
 mod veil;
 
 pub use display::veiled;
+pub use error::explain_error;
 pub use functions::function_table;
 pub use rounds_exec::RoundsExec;
 pub use rounds_node::{RoundsNode, RoundsPlanner};

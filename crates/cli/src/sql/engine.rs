@@ -1,0 +1,75 @@
+//! The session: DataFusion with encrypted columns, keys, and the way to P2.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use veil_cells::KeyId;
+use veil_keys::{KeyFile, P1Keys, P2Keys};
+use veil_planner::{Veil, VeilSessionState};
+use veil_protocols::{InProcess, Limits, Randomness, Responder};
+
+use super::Arguments;
+use crate::progress::say;
+
+/// What statements run in.
+pub(crate) struct Engine {
+    pub(crate) context: SessionContext,
+    pub(crate) veil: Veil,
+    /// The key set of `--keys`.
+    pub(crate) key_set: Option<KeyId>,
+    /// Who P2 is, for people.
+    pub(crate) p2: String,
+}
+
+impl Engine {
+    pub(crate) async fn start(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
+        let veil = Veil::default();
+        let mut key_set = None;
+        if let Some(file) = &arguments.keys {
+            let keys = P1Keys::load(file)?;
+            key_set = Some(keys.key_id());
+            if let Some(p2_file) = &arguments.embedded_p2 {
+                embed(&veil, p2_file, Some((file, keys.key_id()))).await?;
+            }
+            veil.add_key(keys.key_id(), keys.public_key().clone()).await;
+        } else if let Some(p2_file) = &arguments.embedded_p2 {
+            embed(&veil, p2_file, None).await?;
+        }
+        let p2 = match (&arguments.p2, &arguments.embedded_p2) {
+            (Some(url), _) => {
+                veil.set_remote(arguments.tls.client(url)).await;
+                format!("P2 at {url}")
+            }
+            (None, Some(_)) => "P2 in this process".to_owned(),
+            (None, None) => "no P2".to_owned(),
+        };
+        let config = SessionConfig::new().with_information_schema(true);
+        let state = SessionStateBuilder::new().with_config(config).with_veil(&veil).build();
+        Ok(Self { context: SessionContext::new_with_state(state), veil, key_set, p2 })
+    }
+}
+
+/// Makes this process P2 as well, and says aloud what that means.
+async fn embed(veil: &Veil, file: &Path, p1: Option<(&Path, KeyId)>) -> Result<(), Box<dyn std::error::Error>> {
+    let keys = P2Keys::load(file)?;
+    if let Some((p1_file, key_id)) = p1
+        && key_id != keys.key_id()
+    {
+        return Err(format!(
+            "{} is of key set {key_id} and {} of key set {}: give two files of one `veil keygen`",
+            p1_file.display(),
+            file.display(),
+            keys.key_id()
+        )
+        .into());
+    }
+    say(
+        "NOTE: --embedded-p2 puts the keys and the encrypted data into one process: whoever runs it can read everything.\n\
+         NOTE: it protects nothing and is for trying out. For real data run `veil p2` elsewhere, and give --p2 URL.",
+    );
+    let responder = Responder::new(Arc::new(keys), Limits::default(), Randomness::os());
+    veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
+    Ok(())
+}

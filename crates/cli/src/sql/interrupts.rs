@@ -1,0 +1,38 @@
+//! Ctrl-C: ends the statement that runs, not the shell; a program that runs none ends.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+/// Who waits for Ctrl-C.
+#[derive(Clone)]
+pub(crate) struct Interrupts(Arc<Mutex<Option<Sender<()>>>>);
+
+impl Interrupts {
+    /// From now on. The prompt sees Ctrl-C as a key; without one, the program is to end.
+    pub(crate) fn watch(end_when_idle: bool) -> Self {
+        let waiting = Self(Arc::default());
+        let watched = waiting.clone();
+        tokio::spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                let statement = watched.lock().take();
+                let heard = statement.is_some_and(|statement| statement.send(()).is_ok());
+                if !heard && end_when_idle {
+                    std::process::exit(1);
+                }
+            }
+        });
+        waiting
+    }
+
+    /// The next Ctrl-C, for whoever asked last.
+    pub(crate) fn next(&self) -> Receiver<()> {
+        let (sender, receiver) = channel();
+        *self.lock() = Some(sender);
+        receiver
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Sender<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

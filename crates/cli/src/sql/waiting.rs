@@ -1,0 +1,131 @@
+//! What is shown on standard error while a statement takes long: time, rows, and traffic with P2.
+
+use std::future::pending;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::physical_plan::ExecutionPlan;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
+
+/// When a person begins to wonder.
+const WONDER: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_millis(200);
+
+/// The line of one statement.
+pub(crate) struct Waiting {
+    bar: Option<(ProgressBar, Interval)>,
+    started: Instant,
+}
+
+impl Waiting {
+    /// Nothing is shown with `-q`, nor where nobody looks.
+    pub(crate) fn new(quiet: bool, started: Instant) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let style =
+                ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let mut interval = interval_at(tokio::time::Instant::now() + WONDER, EVERY);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            (ProgressBar::new_spinner().with_style(style), interval)
+        });
+        Self { bar, started }
+    }
+
+    /// When to show again.
+    pub(crate) async fn tick(&mut self) {
+        match &mut self.bar {
+            Some((_, interval)) => drop(interval.tick().await),
+            None => pending().await,
+        }
+    }
+
+    /// Shows how far the plan is.
+    pub(crate) fn show(&self, plan: Option<&Arc<dyn ExecutionPlan>>) {
+        if let Some((bar, _)) = &self.bar {
+            let so_far = plan.map(Done::of).unwrap_or_default();
+            bar.set_message(so_far.line(self.started.elapsed()));
+            bar.tick();
+        }
+    }
+
+    /// Prints without the line in between. Rows that stream onto the same terminal say enough, so that it does not come back.
+    pub(crate) fn aside<T>(&mut self, streaming: bool, print: impl FnOnce() -> T) -> T {
+        if streaming && std::io::stdout().is_terminal() {
+            self.clear();
+        }
+        match &self.bar {
+            Some((bar, _)) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&mut self) {
+        if let Some((bar, _)) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// What a running plan has done.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Done {
+    read: usize,
+    through_rounds: Option<usize>,
+    sent: usize,
+    received: usize,
+}
+
+impl Done {
+    fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
+        let mut done = Self::default();
+        done.add(plan);
+        done
+    }
+
+    fn add(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        if let Some(metrics) = plan.metrics() {
+            let rows = metrics.output_rows().unwrap_or_default();
+            let sum = |name: &str| metrics.sum_by_name(name).map_or(0, |value| value.as_usize());
+            if plan.children().is_empty() {
+                self.read += rows;
+            }
+            if plan.name() == "VeilRoundsExec" {
+                // The slowest node tells how far a row has come.
+                self.through_rounds = Some(self.through_rounds.map_or(rows, |other| other.min(rows)));
+                self.sent += sum("p2_sent_bytes");
+                self.received += sum("p2_received_bytes");
+            }
+        }
+        plan.children().into_iter().for_each(|child| self.add(child));
+    }
+
+    fn line(&self, elapsed: Duration) -> String {
+        let mut line = format!("{} s", elapsed.as_secs());
+        if self.read > 0 {
+            line += &format!(", {} rows read", HumanCount(self.read as u64));
+        }
+        if let Some(rows) = self.through_rounds {
+            let (sent, received) = (HumanBytes(self.sent as u64), HumanBytes(self.received as u64));
+            line += &format!(", {} rows through P2 ({sent} sent, {received} received)", HumanCount(rows as u64));
+        }
+        line + "; Ctrl-C cancels"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_tells_what_is_known() {
+        let line = |done: Done| done.line(Duration::from_millis(3400));
+        assert_eq!(line(Done::default()), "3 s; Ctrl-C cancels");
+        let done = Done { read: 65_536, through_rounds: Some(8192), sent: 2048, received: 4096 };
+        assert_eq!(
+            line(done),
+            "3 s, 65,536 rows read, 8,192 rows through P2 (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
+        );
+    }
+}
