@@ -30,8 +30,12 @@ impl EncryptedField {
         Self { cell_type, nullable, constants: None, sealed: None, shape: None }
     }
 
-    /// Reads a field; `None` if it is clear.
+    /// Reads a field; `None` if it is clear, or if its type is yet to be restored: a union of different types keeps the name
+    /// that they have in common and drops the rest.
     pub fn of(field: &Field) -> Result<Option<Self>> {
+        if CellType::is_only_named_in(field) {
+            return Ok(None);
+        }
         let Some(cell_type) = CellType::of_field(field).map_err(external)? else { return Ok(None) };
         let get = |key: &str| field.metadata().get(key).cloned();
         Ok(Some(Self {
@@ -110,6 +114,9 @@ impl EncryptedField {
 
     /// All values shifted alike.
     pub fn shifted(mut self, by: i64) -> Result<Self> {
+        if self.cell_type.places > 0 {
+            return plan_err!("an average cannot be computed with: compute before averaging");
+        }
         if let Some((low, high)) = self.cell_type.bounds {
             self.cell_type.bounds = low.checked_add(by).zip(high.checked_add(by));
         }
@@ -118,7 +125,11 @@ impl EncryptedField {
             constants.upper.add_constant(by).map_err(external)?;
             self.constants = Some(constants.to_metadata());
         }
-        self.untagged().widened(by.unsigned_abs())
+        match self.cell_type.width {
+            // The lane is full by its type; whether the number still fits is known to every cell.
+            Width::FULL => Ok(self.untagged()),
+            _ => self.untagged().widened(by.unsigned_abs()),
+        }
     }
 
     /// Noise of a mechanism was added.

@@ -60,10 +60,11 @@ impl CellFunction for EncScale {
         if !(-MOST..=MOST).contains(&factor) {
             return plan_err!("enc_scale: factor is {factor}, and the noise budget allows -{MOST} to {MOST}");
         }
-        let reach = (1u64 << (column.cell_type.width.bits() - 1)) * factor.unsigned_abs();
-        if reach >= 1 << 47 || column.cell_type.places > 0 {
-            return plan_err!("enc_scale: the result could exceed 48 bits: use a smaller factor or a narrower column");
+        if column.cell_type.places > 0 {
+            return plan_err!("enc_scale: an average cannot be computed with: compute before averaging");
         }
+        // Where a lane is full by its type, every cell still knows whether its number fits.
+        let reach = (1u64 << (column.cell_type.width.bits() - 1)) * factor.unsigned_abs();
         let bounds = column.cell_type.bounds;
         let mut result = column.unbounded();
         result.cell_type.width = width_of(reach.max(1));
