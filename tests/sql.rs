@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod sql {
+    mod distributions;
     mod results;
+    mod slt;
+    mod tables;
     mod world;
 }
