@@ -143,10 +143,3 @@ pub(crate) async fn add_tables(world: &World) {
     let stranger = OwnerKeys::generate(&mut StdRng::seed_from_u64(u64::MAX));
     world.table_under(&stranger, "strangers", STRANGERS_ROWS, STRANGERS).await;
 }
-
-/// A world with these tables.
-pub(crate) async fn world_of_people(seed: u64) -> World {
-    let world = World::new(seed).await;
-    add_tables(&world).await;
-    world
-}
