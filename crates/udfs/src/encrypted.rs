@@ -184,7 +184,7 @@ impl EncryptedField {
             tag: ours.tag && theirs.tag && same_column,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             spent: ours.spent.max(theirs.spent),
-            awaits: if ours.awaits.len() >= theirs.awaits.len() { ours.awaits.clone() } else { theirs.awaits.clone() },
+            awaits: at_least_both(&ours.awaits, &theirs.awaits),
             ..ours.clone()
         };
         self.cell_type = merged;
@@ -202,6 +202,22 @@ impl EncryptedField {
     pub fn hides_nulls(&self) -> bool {
         self.cell_type.nulls == Nulls::Hidden
     }
+}
+
+/// What P2 adds to rows that come from either column: no less than to each of them.
+fn at_least_both(ours: &[JointNoise], theirs: &[JointNoise]) -> Vec<JointNoise> {
+    let mut both = ours.to_vec();
+    let mut single: Vec<usize> = (0..ours.len()).collect();
+    for noise in theirs {
+        match single.iter().position(|at| ours[*at].mechanism == noise.mechanism) {
+            Some(found) => {
+                let at = single.swap_remove(found);
+                both[at].epsilon = both[at].epsilon.min(noise.epsilon);
+            }
+            None => both.push(*noise),
+        }
+    }
+    both
 }
 
 /// Lanes wide enough for numbers up to this absolute value.
