@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod sql {
+    mod distributions;
+    mod resilience;
     mod results;
+    mod slt;
+    mod tables;
     mod world;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::common::DataFusionError;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -20,18 +20,48 @@ use veilfusion::{Veil, VeilSessionState};
 pub(crate) struct World {
     folder: tempfile::TempDir,
     pub(crate) owner: OwnerKeys,
+    pub(crate) veil: Veil,
     pub(crate) context: SessionContext,
 }
 
 impl World {
     /// With keys from a seed, P2 in the same process, and no table.
     pub(crate) async fn new(seed: u64) -> Self {
+        let world = Self::without_p2(seed).await;
+        world.answer_with(Randomness::os()).await;
+        world
+    }
+
+    /// The same, and all randomness repeats.
+    pub(crate) async fn repeatable(seed: u64) -> Self {
+        let world = Self::without_p2(seed).await;
+        world.answer_with(Randomness::fixed(seed)).await;
+        world.run(&format!("SET veil.seed = {seed}")).await.unwrap();
+        world
+    }
+
+    /// With keys and no P2.
+    pub(crate) async fn without_p2(seed: u64) -> Self {
         let owner = OwnerKeys::generate(&mut StdRng::seed_from_u64(seed));
         let veil = Veil::default();
         veil.add_key(owner.key_id(), owner.p1().public_key().clone()).await;
-        let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
-        veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
-        Self { folder: tempfile::tempdir().unwrap(), owner, context: session(&veil) }
+        let config = SessionConfig::new().with_target_partitions(2).with_information_schema(true);
+        let context = session(&veil, config);
+        Self { folder: tempfile::tempdir().unwrap(), owner, veil, context }
+    }
+
+    async fn answer_with(&self, randomness: Randomness) {
+        self.veil.set_channel(Arc::new(InProcess::new(self.responder(randomness)))).await;
+    }
+
+    /// A P2 with the owner's keys.
+    pub(crate) fn responder(&self, randomness: Randomness) -> Arc<Responder> {
+        Arc::new(Responder::new(Arc::new(self.owner.p2()), Limits::default(), randomness))
+    }
+
+    /// The folder of the world's files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// A file in the world's folder.
@@ -50,12 +80,18 @@ impl World {
 
     /// The same, of another owner.
     pub(crate) async fn table_under(&self, owner: &OwnerKeys, name: &str, csv: &str, declaration: &str) {
+        let file = self.file_under(owner, name, csv, declaration);
+        self.create(name, &file).await;
+    }
+
+    /// An encrypted file without a table.
+    pub(crate) fn file_under(&self, owner: &OwnerKeys, name: &str, csv: &str, declaration: &str) -> PathBuf {
         let (input, output) = (self.at(&format!("{name}.csv")), self.at(&format!("{name}.veil.parquet")));
         std::fs::write(&input, csv).unwrap();
         let declaration = Declaration::parse(declaration, &self.at("declaration.toml")).unwrap();
         let to = Output { path: output.clone(), force: true };
         encrypt_file(&input, &declaration, owner, &to, &mut veil_keys::os_rng(), &unwatched).unwrap();
-        self.create(name, &output).await;
+        output
     }
 
     /// A table on a file.
@@ -66,32 +102,48 @@ impl World {
 
     /// Runs a query.
     pub(crate) async fn run(&self, sql: &str) -> Result<RecordBatch> {
-        let frame = self.context.sql(sql).await?;
-        let schema = Arc::new(frame.schema().as_arrow().clone());
-        let batches = frame.collect().await?;
-        let schema = batches.first().map_or(schema, RecordBatch::schema);
-        Ok(concat_batches(&schema, &batches)?)
+        run(&self.context, sql).await
     }
 
     /// Runs a query and decrypts its result as the owner would.
     pub(crate) async fn reveal(&self, sql: &str) -> Result<RecordBatch> {
-        let batch = self.run(sql).await?;
-        Ok(decrypt_batch(&self.owner, &batch).unwrap())
+        self.decrypted(&self.run(sql).await?)
     }
 
-    /// The decrypted result as text.
-    pub(crate) async fn shown(&self, sql: &str) -> String {
-        let batch = self.reveal(sql).await.unwrap();
-        pretty_format_batches(&[batch]).unwrap().to_string()
+    /// What the owner reads.
+    pub(crate) fn decrypted(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        decrypt_batch(&self.owner, batch).map_err(|error| DataFusionError::External(Box::new(error)))
     }
 
     /// The sentence with which a query is refused.
     pub(crate) async fn refusal(&self, sql: &str) -> String {
-        self.run(sql).await.unwrap_err().strip_backtrace()
+        sentence(&self.run(sql).await.unwrap_err())
     }
 }
 
-fn session(veil: &Veil) -> SessionContext {
-    let config = SessionConfig::new().with_target_partitions(2);
+/// A session of these settings.
+pub(crate) fn session(veil: &Veil, config: SessionConfig) -> SessionContext {
     SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_veil(veil).build())
+}
+
+/// Runs a query in a session.
+pub(crate) async fn run(context: &SessionContext, sql: &str) -> Result<RecordBatch> {
+    let frame = context.sql(sql).await?;
+    let schema = Arc::new(frame.schema().as_arrow().clone());
+    let batches = frame.collect().await?;
+    let schema = batches.first().map_or(schema, RecordBatch::schema);
+    Ok(concat_batches(&schema, &batches)?)
+}
+
+/// The sentence at the root of an error, without the names of rules and kinds of errors around it.
+pub(crate) fn sentence(error: &DataFusionError) -> String {
+    let text = match error.find_root() {
+        DataFusionError::Plan(text) | DataFusionError::Execution(text) | DataFusionError::Configuration(text) => {
+            text.clone()
+        }
+        DataFusionError::External(error) => error.to_string(),
+        other => other.strip_backtrace(),
+    };
+    let text = text.split(DataFusionError::BACK_TRACE_SEP).next().unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -152,18 +152,18 @@ impl Cell {
         self.divisor
     }
 
-    /// The hidden-NULL lane as a number of its own: zero where there is a value.
+    /// The hidden-NULL lane as a number of its own: one for a NULL, zero for a value. Factors and sums make other numbers of
+    /// it, so that there is none of a cell that was computed with; a sign is taken back.
     pub fn null_count(&self) -> Option<Self> {
         let lane = self.lanes.null_lane()?;
-        let Mask::Affine(terms) = &self.mask else { return None };
-        let terms = terms.iter().map(|term| Term { index: term.index + lane as u16, ..*term }).collect::<Vec<_>>();
-        let magnitude = terms.iter().map(|term| u64::from(term.coefficient.unsigned_abs())).sum();
+        let [term @ Term { coefficient: sign @ (1 | -1), .. }] = self.terms() else { return None };
+        let term = Term { index: term.index + lane as u16, coefficient: 1, ..*term };
         Some(Self {
             key_id: self.key_id,
             lanes: Lanes::NUMBER,
-            magnitude: Some(magnitude),
-            mask: Mask::Affine(terms),
-            bodies: vec![self.bodies[lane]],
+            magnitude: Some(1),
+            mask: Mask::Affine(vec![term]),
+            bodies: vec![self.bodies[lane].wrapping_mul(i64::from(*sign) as u64)],
             divisor: 1,
         })
     }

@@ -277,6 +277,11 @@ impl CellType {
         }
     }
 
+    /// Whether a field is called an encrypted column and does not say of what type.
+    pub fn is_only_named_in(field: &Field) -> bool {
+        field.extension_type_name() == Some(Self::NAME) && field.extension_type_metadata().is_none()
+    }
+
     /// The field of a column of this type.
     pub fn field(&self, name: &str) -> Result<Field, CellError> {
         let mut field = Field::new(name, DataType::Binary, self.nulls == Nulls::Public);

@@ -4,14 +4,17 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use arrow::util::pretty::pretty_format_batches;
 use clap::Args;
 use veil_keys::{OwnerKeys, os_rng};
 use veil_owner::{Declaration, Output, OwnerError, decrypt_file, encrypt_file, inspect_file, unwatched};
+use veil_planner::{Veil, veiled};
 
 use crate::progress::RunProgress;
+use crate::sql::engine::{be_p2, session};
 use crate::{Outcome, inspect, sample};
 
-/// Generate a sample of patients, encrypt it, look at it, decrypt it, and compare
+/// Generate a sample of patients, encrypt it, mask it and add noise in SQL, decrypt, and compare
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -67,17 +70,62 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let inspection = inspect_file(&encrypted, &unwatched)?;
     story.quote(&inspect::describe(&inspection)?, usize::MAX)?;
 
+    let masked = folder.join("masked.veil.parquet");
+    let shown = mask(&keys, &encrypted, &masked)?;
+    story.tell(
+        "4. The engine masks and adds noise in SQL; it has no key, and the key holder answers in rounds",
+        &masked,
+    )?;
+    story.quote(&format!("{MASKED};\n\n{shown}"), usize::MAX)?;
+
+    let clear_masked = folder.join("masked.csv");
+    let output = Output { path: clear_masked.clone(), force: arguments.force };
+    decrypt_file(&masked, &keys, &output, &unwatched)?;
+    story.tell("5. The owner looks at what came out: other names, moved dates, costs with noise", &clear_masked)?;
+    story.quote(&read(&clear_masked)?, 4)?;
+
     let back = folder.join("back.csv");
     let output = Output { path: back.clone(), force: arguments.force };
     let progress = RunProgress::new("Decrypting", arguments.quiet);
     decrypt_file(&encrypted, &keys, &output, &|step| progress.watch(step))?;
     progress.clear();
-    story.tell("4. Only the owner's keys bring the values back", &back)?;
-    let decrypted = fs::read_to_string(&back).map_err(|source| OwnerError::Io { file: back, source })?;
+    story.tell("6. Only the owner's keys bring the true values back", &back)?;
+    let decrypted = read(&back)?;
     if decrypted != clear {
         return Err("the decrypted table is not the original one; please report this".into());
     }
     story.quote(&format!("{} rows came back to the byte.", arguments.rows), 1)
+}
+
+/// What a hospital might hand on.
+const MASKED: &str = "\
+SELECT mask_dictionary(name, 'names') AS name, mask_shift(born, 30) AS born, mask_random(zip, 10000, 99999) AS zip,
+       dp_exponential(diagnosis, 2.0) AS diagnosis, dp_binary(smoker, 1.0) AS smoker, dp_laplace(cost, 1.0) AS cost, region
+FROM patients WHERE region = 'north'";
+
+/// Runs the query with both servers in this process, into a file; returns its first rows as the engine sees them.
+fn mask(keys: &OwnerKeys, encrypted: &Path, masked: &Path) -> Result<String, Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let veil = Veil::default();
+        veil.add_key(keys.key_id(), keys.p1().public_key().clone()).await;
+        be_p2(&veil, keys.p2()).await;
+        let context = session(&veil);
+        let quoted = |path: &Path| path.display().to_string().replace('\'', "''");
+        let table = format!("CREATE EXTERNAL TABLE patients STORED AS PARQUET LOCATION '{}'", quoted(encrypted));
+        context.sql(&table).await?;
+        if masked.exists() {
+            fs::remove_file(masked)?;
+        }
+        context.sql(&format!("COPY ({MASKED}) TO '{}'", quoted(masked))).await?.collect().await?;
+        let rows = context.sql(&format!("{MASKED} LIMIT 2")).await?.collect().await?;
+        let rows = rows.iter().map(veiled).collect::<Result<Vec<_>, _>>()?;
+        Ok(pretty_format_batches(&rows)?.to_string())
+    })
+}
+
+fn read(file: &Path) -> Result<String, OwnerError> {
+    fs::read_to_string(file).map_err(|source| OwnerError::Io { file: file.to_owned(), source })
 }
 
 struct Story(std::io::Stdout);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -17,6 +17,7 @@ use datafusion::logical_expr::{Case, Cast, Expr, ExprSchemable, LogicalPlan, Pro
 use datafusion::optimizer::AnalyzerRule;
 use veil_udfs::EncryptedField;
 
+use crate::guard::is_null;
 use crate::restore_type::RestoreType;
 
 /// The rule.
@@ -24,7 +25,7 @@ use crate::restore_type::RestoreType;
 pub(crate) struct CarryTypes;
 
 /// Functions that return one of their arguments.
-pub(crate) const CHOOSING_FUNCTIONS: [&str; 4] = ["coalesce", "nvl", "ifnull", "nvl2"];
+pub(crate) const CHOOSING_FUNCTIONS: [&str; 2] = ["coalesce", "nvl2"];
 
 impl AnalyzerRule for CarryTypes {
     fn name(&self) -> &str {
@@ -81,24 +82,37 @@ fn restore(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         _ => return Ok(Transformed::no(expr)),
     };
     let mut common: Option<EncryptedField> = None;
+    let mut clear = None;
     for branch in branches {
         let (_, field) = branch.to_field(schema)?;
-        if field.data_type().is_null() || matches!(branch, Expr::Literal(value, _) if value.is_null()) {
+        if field.data_type().is_null() || is_null(branch) {
             continue;
         }
         common = match (common, EncryptedField::of(&field)?) {
+            (common, None) => {
+                clear.get_or_insert(branch);
+                common
+            }
             (None, found) => found,
             (Some(common), Some(found)) => Some(common.or(&found)?),
-            (Some(common), None) => Some(common),
         };
     }
-    match common {
-        Some(common) => {
+    match (common, clear) {
+        (Some(common), Some(clear)) => mixed(&clear.to_string(), &common),
+        (Some(common), None) => {
             let nullable = common.nullable || expr.nullable(schema)?;
             Ok(Transformed::yes(RestoreType::wrap(expr, &common.with_nullable(nullable))?))
         }
-        None => Ok(Transformed::no(expr)),
+        (None, _) => Ok(Transformed::no(expr)),
     }
+}
+
+/// Clear values among cells would be taken for cells.
+fn mixed<T>(clear: &str, encrypted: &EncryptedField) -> Result<T> {
+    plan_err!(
+        "{clear} is clear and cannot be mixed with an encrypted {} in one column: use NULL, or mask_redact for a constant",
+        encrypted.cell_type.kind
+    )
 }
 
 /// Gives the inputs of a union their common types.
@@ -114,8 +128,14 @@ fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
                 None => found,
             });
         }
+        let Some(common) = common else { continue };
         for input in &union.inputs {
-            differ |= common.is_some() && EncryptedField::of(input.schema().field(at))? != *common;
+            let field = input.schema().field(at);
+            let found = EncryptedField::of(field)?;
+            differ |= found.as_ref() != Some(common);
+            if found.is_none() && !field.data_type().is_null() {
+                return mixed(field.name(), common);
+            }
         }
     }
     if !differ {

@@ -44,7 +44,18 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
                 refuse_encrypted(&sort.expr, &schema, "cannot be sorted by: ORDER BY a clear column")?;
             }
         }
-        LogicalPlan::Aggregate(aggregate) => refuse_all(&aggregate.group_expr, GROUPED)?,
+        LogicalPlan::Aggregate(aggregate) => {
+            for expr in &aggregate.group_expr {
+                match expr {
+                    Expr::GroupingSet(set) => {
+                        set.distinct_expr()
+                            .into_iter()
+                            .try_for_each(|expr| refuse_encrypted(expr, &schema, GROUPED))?;
+                    }
+                    expr => refuse_encrypted(expr, &schema, GROUPED)?,
+                }
+            }
+        }
         LogicalPlan::Distinct(Distinct::On(distinct)) => refuse_all(&distinct.on_expr, GROUPED)?,
         LogicalPlan::Distinct(Distinct::All(input)) => {
             for field in input.schema().fields() {
@@ -115,26 +126,33 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         },
         Expr::Cast(cast) if !is_binary(cast.field.data_type()) => refused(&[&cast.expr], CAST),
         Expr::TryCast(cast) if !is_binary(cast.field.data_type()) => refused(&[&cast.expr], CAST),
-        Expr::Case(case) => match &case.expr {
-            Some(of) => refused(&[of], COMPARED),
-            None => Ok(()),
-        },
+        Expr::Case(case) => {
+            case.expr.iter().try_for_each(|of| refuse_encrypted(of, schema, COMPARED))?;
+            case.when_then_expr.iter().try_for_each(|(when, _)| refuse_encrypted(when, schema, COMPARED))
+        }
         Expr::ScalarFunction(call) => {
             let name = call.name();
             let ours = call.func.inner().is::<CellUdf>() || call.func.inner().is::<RestoreType>();
             if ours || CHOOSING_FUNCTIONS.contains(&name) || DESCRIBING_FUNCTIONS.contains(&name) {
                 return Ok(());
             }
-            let what =
-                format!("is nothing that {name} understands: use mask_*, dp_* or enc_*, which veil_functions() lists");
+            let instead = match name {
+                // They would take cells for texts.
+                "nvl" | "ifnull" => "coalesce",
+                _ => "mask_*, dp_* or enc_*, which veil_functions() lists",
+            };
+            let what = format!("is nothing that {name} understands: use {instead}");
             call.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))
         }
         Expr::AggregateFunction(AggregateFunction { func, params }) => {
             let name = func.name();
-            if params.distinct
-                || !["count", "first_value", "last_value", "enc_sum", "enc_avg", "enc_count"].contains(&name)
-            {
-                let what = aggregate_instead_of(name);
+            let known = ["count", "first_value", "last_value", "enc_sum", "enc_avg", "enc_count"].contains(&name);
+            let what = match (known, params.distinct) {
+                (true, false) => None,
+                (true, true) => Some(DISTINCT.to_owned()),
+                (false, _) => Some(aggregate_instead_of(name)),
+            };
+            if let Some(what) = what {
                 params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
             }
             params.order_by.iter().try_for_each(|sort| refuse_encrypted(&sort.expr, schema, SORTED))
@@ -146,6 +164,7 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
 
 const CAST: &str = "cannot be cast: only the owner's keys turn cells into values";
 const SORTED: &str = "cannot be sorted by: use a clear column";
+const DISTINCT: &str = "cannot be told apart from its equals, which are encrypted differently: leave out DISTINCT";
 const DESCRIBING_FUNCTIONS: [&str; 4] = ["arrow_typeof", "arrow_field", "arrow_metadata", "octet_length"];
 
 fn check_window(window: &WindowFunction, schema: &DFSchema) -> Result<()> {
@@ -153,9 +172,24 @@ fn check_window(window: &WindowFunction, schema: &DFSchema) -> Result<()> {
         WindowFunctionDefinition::AggregateUDF(function) => function.name(),
         WindowFunctionDefinition::WindowUDF(function) => function.name(),
     };
-    if !["lag", "lead", "first_value", "last_value", "nth_value", "count"].contains(&name) {
-        let what = aggregate_instead_of(name);
+    let known = ["lag", "lead", "first_value", "last_value", "nth_value", "count"].contains(&name);
+    let what = match (known, window.params.distinct, name) {
+        (true, false, _) => None,
+        (true, true, _) => Some(DISTINCT.to_owned()),
+        (false, _, "enc_sum" | "enc_avg" | "enc_count") => {
+            Some(format!("has no {name} over a window: GROUP BY a clear column"))
+        }
+        (false, ..) => Some(aggregate_instead_of(name)),
+    };
+    if let Some(what) = what {
         window.params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
+    }
+    // What stands in for a missing row has to be a cell too.
+    if let ("lag" | "lead", [of, _, default]) = (name, window.params.args.as_slice())
+        && !is_null(default)
+        && encrypted(default, schema)?.is_none()
+    {
+        refuse_encrypted(of, schema, "has no clear values to stand in for missing rows: leave out the default")?;
     }
     window.params.partition_by.iter().try_for_each(|expr| refuse_encrypted(expr, schema, GROUPED))?;
     window.params.order_by.iter().try_for_each(|sort| refuse_encrypted(&sort.expr, schema, SORTED))
@@ -199,6 +233,17 @@ pub(crate) fn encrypted(expr: &Expr, schema: &DFSchema) -> Result<Option<Encrypt
     match expr.to_field(schema) {
         Ok((_, field)) => EncryptedField::of(&field),
         Err(_) => Ok(None),
+    }
+}
+
+/// Whether an expression is the constant NULL, of whatever type.
+pub(crate) fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        Expr::TryCast(cast) => is_null(&cast.expr),
+        Expr::Alias(alias) => is_null(&alias.expr),
+        _ => false,
     }
 }
 

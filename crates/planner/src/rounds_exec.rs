@@ -119,8 +119,12 @@ impl DisplayAs for RoundsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls: Vec<String> =
             self.calls.iter().map(|call| format!("{} = {}", call.result.name(), call.expr)).collect();
-        let mut protocols: Vec<&str> = self.calls.iter().flat_map(|call| call.protocols.iter().copied()).collect();
-        protocols.dedup();
+        let mut protocols: Vec<&str> = Vec::new();
+        for protocol in self.calls.iter().flat_map(|call| call.protocols) {
+            if !protocols.contains(protocol) {
+                protocols.push(protocol);
+            }
+        }
         write!(f, "VeilRoundsExec: calls=[{}], protocols=[{}]", calls.join(", "), protocols.join(", "))
     }
 }

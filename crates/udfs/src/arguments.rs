@@ -136,10 +136,12 @@ impl<'a> Arguments<'a> {
     /// A constant number as it is written.
     fn decimal(&self, at: usize, what: &str) -> Result<String> {
         let constant = self.constant(at, what)?;
-        match constant.data_type() {
-            kind if kind.is_numeric() => match constant.cast_to(&DataType::Utf8)?.try_as_str() {
-                // The shortest text of a float is what was typed.
-                Some(Some(text)) => Ok(text.strip_suffix(".0").unwrap_or(text).to_owned()),
+        match (constant, constant.data_type()) {
+            // Rust writes floats with all their digits, and without an exponent.
+            (ScalarValue::Float64(Some(number)), _) => Ok(number.to_string()),
+            (ScalarValue::Float32(Some(number)), _) => Ok(number.to_string()),
+            (_, kind) if kind.is_numeric() => match constant.cast_to(&DataType::Utf8)?.try_as_str() {
+                Some(Some(text)) => Ok(text.to_owned()),
                 _ => plan_err!("{}: {what} must be a number", self.function),
             },
             _ => plan_err!("{}: {what} must be a number", self.function),

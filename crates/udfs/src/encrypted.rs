@@ -30,8 +30,12 @@ impl EncryptedField {
         Self { cell_type, nullable, constants: None, sealed: None, shape: None }
     }
 
-    /// Reads a field; `None` if it is clear.
+    /// Reads a field; `None` if it is clear, or if its type is yet to be restored: a union of different types keeps the name
+    /// that they have in common and drops the rest.
     pub fn of(field: &Field) -> Result<Option<Self>> {
+        if CellType::is_only_named_in(field) {
+            return Ok(None);
+        }
         let Some(cell_type) = CellType::of_field(field).map_err(external)? else { return Ok(None) };
         let get = |key: &str| field.metadata().get(key).cloned();
         Ok(Some(Self {
@@ -118,6 +122,9 @@ impl EncryptedField {
 
     /// All values shifted alike.
     pub fn shifted(mut self, by: i64) -> Result<Self> {
+        if self.cell_type.places > 0 {
+            return plan_err!("an average cannot be computed with: compute before averaging");
+        }
         if let Some((low, high)) = self.cell_type.bounds {
             self.cell_type.bounds = low.checked_add(by).zip(high.checked_add(by));
         }
@@ -126,7 +133,11 @@ impl EncryptedField {
             constants.upper.add_constant(by).map_err(external)?;
             self.constants = Some(constants.to_metadata());
         }
-        self.untagged().widened(by.unsigned_abs())
+        match self.cell_type.width {
+            // The lane is full by its type; whether the number still fits is known to every cell.
+            Width::FULL => Ok(self.untagged()),
+            _ => self.untagged().widened(by.unsigned_abs()),
+        }
     }
 
     /// Noise of a mechanism was added.
@@ -186,7 +197,7 @@ impl EncryptedField {
             tag: ours.tag && theirs.tag && same_column,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             spent: ours.spent.max(theirs.spent),
-            awaits: if ours.awaits.len() >= theirs.awaits.len() { ours.awaits.clone() } else { theirs.awaits.clone() },
+            awaits: at_least_both(&ours.awaits, &theirs.awaits),
             ..ours.clone()
         };
         self.cell_type = merged;
@@ -204,6 +215,22 @@ impl EncryptedField {
     pub fn hides_nulls(&self) -> bool {
         self.cell_type.nulls == Nulls::Hidden
     }
+}
+
+/// What P2 adds to rows that come from either column: no less than to each of them.
+fn at_least_both(ours: &[JointNoise], theirs: &[JointNoise]) -> Vec<JointNoise> {
+    let mut both = ours.to_vec();
+    let mut single: Vec<usize> = (0..ours.len()).collect();
+    for noise in theirs {
+        match single.iter().position(|at| ours[*at].mechanism == noise.mechanism) {
+            Some(found) => {
+                let at = single.swap_remove(found);
+                both[at].epsilon = both[at].epsilon.min(noise.epsilon);
+            }
+            None => both.push(*noise),
+        }
+    }
+    both
 }
 
 /// Lanes wide enough for numbers up to this absolute value.

@@ -45,10 +45,20 @@ impl Engine {
             (None, Some(_)) => "P2 in this process".to_owned(),
             (None, None) => "no P2".to_owned(),
         };
-        let config = SessionConfig::new().with_information_schema(true);
-        let state = SessionStateBuilder::new().with_config(config).with_veil(&veil).build();
-        Ok(Self { context: SessionContext::new_with_state(state), veil, key_set, p2 })
+        Ok(Self { context: session(&veil), veil, key_set, p2 })
     }
+}
+
+/// DataFusion with encrypted columns.
+pub(crate) fn session(veil: &Veil) -> SessionContext {
+    let config = SessionConfig::new().with_information_schema(true);
+    SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_veil(veil).build())
+}
+
+/// Makes this process P2.
+pub(crate) async fn be_p2(veil: &Veil, keys: P2Keys) {
+    let responder = Responder::new(Arc::new(keys), Limits::default(), Randomness::os());
+    veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
 }
 
 /// Makes this process P2 as well, and says aloud what that means.
@@ -69,7 +79,6 @@ async fn embed(veil: &Veil, file: &Path, p1: Option<(&Path, KeyId)>) -> Result<(
         "NOTE: --embedded-p2 puts the keys and the encrypted data into one process: whoever runs it can read everything.\n\
          NOTE: it protects nothing and is for trying out. For real data run `veil p2` elsewhere, and give --p2 URL.",
     );
-    let responder = Responder::new(Arc::new(keys), Limits::default(), Randomness::os());
-    veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
+    be_p2(veil, keys).await;
     Ok(())
 }

@@ -12,7 +12,7 @@
 mod commands;
 mod completion;
 mod copy_target;
-mod engine;
+pub(crate) mod engine;
 mod interrupts;
 mod print;
 mod runner;

@@ -53,7 +53,7 @@ impl CellFunction for EncAdd {
         let left = arguments.encrypted(0)?;
         left.expect(self.name(), &ADDABLE, NOT_A_NUMBER)?;
         if !arguments.is_encrypted(1) {
-            return left.clone().shifted(arguments.amount(1, &left.cell_type, "the constant")?);
+            return left.clone().shifted(arguments.amount(1, &left.cell_type, "right")?);
         }
         let right = arguments.encrypted(1)?;
         right.expect(self.name(), &[Kind::Integer, Kind::Decimal], "only the left one may be a date or timestamp")?;
@@ -66,7 +66,7 @@ impl CellFunction for EncAdd {
             Some(right) => enc_add(evaluation.cells()?, CellArray::try_new(right).map_err(external)?),
             None => {
                 let left = arguments.encrypted(0)?;
-                add_constant(evaluation.cells()?, arguments.amount(1, &left.cell_type, "the constant")?)
+                add_constant(evaluation.cells()?, arguments.amount(1, &left.cell_type, "right")?)
             }
         }
         .map_err(external)
@@ -103,10 +103,8 @@ pub(super) fn combined(
         return plan_err!("{function}: one column hides its NULLs and the other does not: encrypt both alike");
     }
     let known = a.bounds.zip(b.bounds).map(|(a, b)| bounds(a, b));
+    // Where a lane is full by its type, every cell still knows whether its number fits.
     let reach = (1u64 << (a.width.bits() - 1)) + (1u64 << (b.width.bits() - 1));
-    if reach > 1 << 47 {
-        return plan_err!("{function}: the result could exceed 48 bits: use narrower columns");
-    }
     let (spent, nullable) = (a.spent.saturating_add(b.spent), left.nullable || right.nullable);
     let awaits = [a.awaits.as_slice(), b.awaits.as_slice()].concat();
     let mut result = left.unbounded();

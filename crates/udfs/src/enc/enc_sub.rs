@@ -54,7 +54,7 @@ impl CellFunction for EncSub {
         let left = arguments.encrypted(0)?;
         left.expect(self.name(), &ADDABLE, NOT_A_NUMBER)?;
         if !arguments.is_encrypted(1) {
-            return left.clone().shifted(-arguments.amount(1, &left.cell_type, "the constant")?);
+            return left.clone().shifted(-arguments.amount(1, &left.cell_type, "right")?);
         }
         let right = arguments.encrypted(1)?;
         right.expect(self.name(), &ADDABLE, NOT_A_NUMBER)?;
@@ -82,7 +82,7 @@ impl CellFunction for EncSub {
             Some(right) => enc_sub(evaluation.cells()?, CellArray::try_new(right).map_err(external)?),
             None => {
                 let left = arguments.encrypted(0)?;
-                add_constant(evaluation.cells()?, -arguments.amount(1, &left.cell_type, "the constant")?)
+                add_constant(evaluation.cells()?, -arguments.amount(1, &left.cell_type, "right")?)
             }
         }
         .map_err(external)

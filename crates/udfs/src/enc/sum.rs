@@ -64,7 +64,7 @@ impl Accumulator for GroupSum {
             match (self.finish, self.scratch.null_count()) {
                 (Finish::Count, Some(nulls)) => self.scratch = nulls,
                 (Finish::Count, None) => {
-                    return plan_err!("enc_count: this cell cannot be counted: count before computing sums");
+                    return plan_err!("enc_count: this column has been computed with: count the column itself");
                 }
                 (Finish::Sum | Finish::Average, _) => self.scratch.forget_nulls(),
             }
