@@ -346,6 +346,28 @@ fn keys_of_two_sets_are_refused() {
     }
 }
 
+/// Ctrl-C ends a statement at once, and with it the run; what it was writing is gone.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_cancels() {
+    let place = Place::new();
+    let numbers = (0..20_000).map(|number| format!("{number}\n")).collect::<String>();
+    fs::write(place.at("n.csv"), format!("n\n{numbers}")).unwrap();
+    let endless = "COPY (SELECT a.n + b.n * c.n AS m FROM n a CROSS JOIN n b CROSS JOIN n c) TO 'm.parquet'";
+    let mut command = place.command(&["sql", "-q", "--table", "n=n.csv", "-c", "SELECT 'ready'", "-c", endless]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(shown.any(|line| line.unwrap().contains("| ready")));
+    while place.files().len() < 6 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.ends_with("`: interrupted\n")), (Some(1), true), "{said}");
+    assert_eq!(place.files(), ["keys", "n.csv", "people.csv", "people.toml", "people.veil.parquet"]);
+}
+
 /// P2 as a process of its own.
 struct P2(Child, String);
 

@@ -79,8 +79,8 @@ fn help() -> String {
     for (name, argument, what) in COMMANDS {
         text += &format!("  {:<22} {what}\n", format!("\\{name} {argument}"));
     }
-    text + "Statements end with a semicolon; Ctrl-C cancels the one that runs. SET veil.p2, veil.noise, .. are settings: \
-            SHOW ALL lists them.\n"
+    text + "Statements end with a semicolon; Ctrl-C cancels the one that runs. SET veil.noise, veil.batch_rows, veil.p2 change \
+            settings; Tab completes.\n"
 }
 
 /// Columns of text under titles.

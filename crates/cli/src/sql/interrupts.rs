@@ -10,11 +10,15 @@ pub(crate) struct Interrupts(Arc<Mutex<Option<Sender<()>>>>);
 
 impl Interrupts {
     /// From now on. The prompt sees Ctrl-C as a key; without one, the program is to end.
-    pub(crate) fn watch(end_when_idle: bool) -> Self {
+    pub(crate) async fn watch(end_when_idle: bool) -> Self {
         let waiting = Self(Arc::default());
         let watched = waiting.clone();
+        // Heard from here on: the prompt puts back whatever handler it finds when it first reads.
+        let mut press = Box::pin(tokio::signal::ctrl_c());
+        let _ = futures::poll!(&mut press);
         tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            while press.as_mut().await.is_ok() {
+                press.set(tokio::signal::ctrl_c());
                 let statement = watched.lock().take();
                 let heard = statement.is_some_and(|statement| statement.send(()).is_ok());
                 if !heard && end_when_idle {

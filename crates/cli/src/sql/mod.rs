@@ -45,16 +45,16 @@ use tables::NamedFile;
     after_help = "\
 Examples:
   veil sql --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
-      a shell; \\\\? lists its commands
-  veil sql --keys keys/p1.keys --p2 https://p2.example:7722 \\\\
+      a shell; \\? lists its commands
+  veil sql --keys keys/p1.keys --p2 https://p2.example:7722 \\
       --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key -f anonymise.sql
       the statements of a file
-  veil sql --table patients=patients.veil.parquet \\\\
+  veil sql --table patients=patients.veil.parquet \\
       -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"
       functions that need no rounds with P2 need neither keys nor P2
   veil sql --keys keys/p1.keys --embedded-p2 keys/p2.keys --table patients=patients.veil.parquet
       both parties in one process: no protection, for trying out
-  echo 'SELECT region, count(*) FROM patients GROUP BY region' | \\\\
+  echo 'SELECT region, count(*) FROM patients GROUP BY region' | \\
       veil sql --table patients=patients.veil.parquet --format csv
 
 Encrypted cells print as ⟨encrypted integer⟩; `veil decrypt` shows the owner what a written file holds."
@@ -107,7 +107,7 @@ async fn session(arguments: &Arguments) -> Outcome {
     }
     let from_input = arguments.command.is_empty() && arguments.file.is_empty();
     let interactive = from_input && std::io::stdin().is_terminal();
-    let interrupts = Interrupts::watch(!interactive);
+    let interrupts = Interrupts::watch(!interactive).await;
     let mut runner = Runner::new(engine, interrupts, arguments.format, arguments.quiet, arguments.force);
     if interactive {
         return shell::run(&mut runner).await;

@@ -61,7 +61,7 @@ pub(crate) struct Printer {
 enum Writing {
     /// The rows to show, until they are shown.
     Table(Option<Vec<RecordBatch>>),
-    Csv(csv::Writer<Output>),
+    Csv(Box<csv::Writer<Output>>),
     Json(Writer<Output, JsonArray>),
     NdJson(Writer<Output, LineDelimited>),
     /// A statement without a result.
@@ -71,7 +71,7 @@ enum Writing {
 impl Printer {
     pub(crate) fn new(format: Format, schema: SchemaRef, options: Options) -> Result<Self, String> {
         let output = || BufWriter::new(std::io::stdout());
-        let separated = |by| csv::WriterBuilder::new().with_header(true).with_delimiter(by).build(output());
+        let separated = |by| Box::new(csv::WriterBuilder::new().with_header(true).with_delimiter(by).build(output()));
         // A key that is missing where a value is NULL makes programs stumble.
         let json = || WriterBuilder::new().with_explicit_nulls(true);
         let writer = match format.resolved() {

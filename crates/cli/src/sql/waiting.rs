@@ -15,38 +15,37 @@ const EVERY: Duration = Duration::from_millis(200);
 
 /// The line of one statement.
 pub(crate) struct Waiting {
-    bar: Option<(ProgressBar, Interval)>,
+    clock: Option<Interval>,
+    bar: Option<ProgressBar>,
     started: Instant,
 }
 
 impl Waiting {
     /// Nothing is shown with `-q`, nor where nobody looks.
     pub(crate) fn new(quiet: bool, started: Instant) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let style =
-                ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let mut interval = interval_at(tokio::time::Instant::now() + WONDER, EVERY);
-            interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            (ProgressBar::new_spinner().with_style(style), interval)
+        let clock = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let mut clock = interval_at(tokio::time::Instant::now() + WONDER, EVERY);
+            clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            clock
         });
-        Self { bar, started }
+        Self { clock, bar: None, started }
     }
 
     /// When to show again.
     pub(crate) async fn tick(&mut self) {
-        match &mut self.bar {
-            Some((_, interval)) => drop(interval.tick().await),
+        match &mut self.clock {
+            Some(clock) => drop(clock.tick().await),
             None => pending().await,
         }
     }
 
     /// Shows how far the plan is.
-    pub(crate) fn show(&self, plan: Option<&Arc<dyn ExecutionPlan>>) {
-        if let Some((bar, _)) = &self.bar {
-            let so_far = plan.map(Done::of).unwrap_or_default();
-            bar.set_message(so_far.line(self.started.elapsed()));
-            bar.tick();
-        }
+    pub(crate) fn show(&mut self, plan: Option<&Arc<dyn ExecutionPlan>>) {
+        let style =
+            || ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let bar = self.bar.get_or_insert_with(|| ProgressBar::new_spinner().with_style(style()));
+        bar.set_message(plan.map(Done::of).unwrap_or_default().line(self.started.elapsed()));
+        bar.tick();
     }
 
     /// Prints without the line in between. Rows that stream onto the same terminal say enough, so that it does not come back.
@@ -55,14 +54,15 @@ impl Waiting {
             self.clear();
         }
         match &self.bar {
-            Some((bar, _)) => bar.suspend(print),
+            Some(bar) => bar.suspend(print),
             None => print(),
         }
     }
 
-    /// Takes the line away.
+    /// Takes the line away for good.
     pub(crate) fn clear(&mut self) {
-        if let Some((bar, _)) = self.bar.take() {
+        self.clock = None;
+        if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
