@@ -56,6 +56,9 @@ fn check_sentence(text: &str) {
     assert!(!text.contains('\n') && !text.contains("External error") && text.len() < 300, "{text}");
 }
 
+/// What happens to the bytes of a cell.
+type Damage = fn(&[u8]) -> Vec<u8>;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_p2_a_round_is_refused_and_the_rest_works() {
     let world = World::without_p2(40).await;
@@ -177,7 +180,7 @@ async fn damaged_cells_are_found() {
     let world = World::new(47).await;
     add_numbers(&world, 10).await;
     let whole = world.run("SELECT id, a, b FROM numbers ORDER BY id").await.unwrap();
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 4] = [
+    let damages: [(&str, Damage); 4] = [
         ("cut off", |cell| cell[..cell.len() - 3].to_vec()),
         ("empty", |_| Vec::new()),
         ("of another version", |cell| [&[cell[0] ^ 0x40], &cell[1..]].concat()),

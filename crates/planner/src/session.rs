@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigExtension;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
-use datafusion::optimizer::Analyzer;
 use datafusion::prelude::SessionConfig;
 use veil_udfs::VeilOptions;
 
@@ -50,7 +49,7 @@ impl VeilSessionState for SessionStateBuilder {
     fn with_veil(self, veil: &Veil) -> Self {
         let mut builder = self.with_default_features();
         let config = builder.config().take().unwrap_or_default().with_veil();
-        let mut rules = builder.analyzer().take().unwrap_or_else(Analyzer::new).rules;
+        let mut rules = builder.analyzer().take().unwrap_or_default().rules;
         rules.insert(0, Arc::new(CarryTypes));
         rules.insert(1, Arc::new(Guard));
         rules.push(Arc::new(CarryTypes));
@@ -68,11 +67,9 @@ impl VeilSessionState for SessionStateBuilder {
             (format, factory as _)
         });
         let factories = factories.collect();
+        let functions = VeilFunctions::table_function(veil);
+        builder.table_functions().get_or_insert_default().insert(functions.name().to_owned(), functions);
         builder.query_planner().get_or_insert_with(|| Arc::new(VeilQueryPlanner::new(veil.clone())));
-        builder
-            .with_config(config)
-            .with_analyzer_rules(rules)
-            .with_table_factories(factories)
-            .with_table_function_list(vec![VeilFunctions::table_function(veil)])
+        builder.with_config(config).with_analyzer_rules(rules).with_table_factories(factories)
     }
 }

@@ -116,9 +116,7 @@ impl Names {
         });
         let (ours, others) = functions(&engine.context);
         let entries = engine.context.state().config_options().entries();
-        // DataFusion lists the settings of an extension without its prefix.
-        let setting = |name: String| if name.starts_with("datafusion.") { name } else { format!("veil.{name}") };
-        let mut settings: Vec<String> = entries.into_iter().map(|entry| setting(entry.key)).collect();
+        let mut settings: Vec<String> = entries.into_iter().map(|entry| entry.key).collect();
         settings.sort_by_key(|setting| (!setting.starts_with("veil."), setting.clone()));
         Self { tables: tables.collect(), ours, others, settings }
     }
