@@ -177,7 +177,8 @@ async fn damaged_cells_are_found() {
     let world = World::new(47).await;
     add_numbers(&world, 10).await;
     let whole = world.run("SELECT id, a, b FROM numbers ORDER BY id").await.unwrap();
-    let damages: [(&str, fn(&[u8]) -> Vec<u8>); 4] = [
+    type Damage = fn(&[u8]) -> Vec<u8>;
+    let damages: [(&str, Damage); 4] = [
         ("cut off", |cell| cell[..cell.len() - 3].to_vec()),
         ("empty", |_| Vec::new()),
         ("of another version", |cell| [&[cell[0] ^ 0x40], &cell[1..]].concat()),
@@ -210,14 +211,16 @@ async fn damaged_cells_are_found() {
                 Err(error) => {
                     let text = sentence(&error);
                     check_sentence(&text);
-                    assert!(
-                        text.contains("cell") || text.contains("version"),
-                        "{call} of a cell that is {name}: {text}"
-                    );
+                    let column = if call.contains("(b") { "b" } else { "a" };
+                    let place = match name {
+                        "of another version" => "format version".to_owned(),
+                        _ => format!("in column {column}, row 5 of 10"),
+                    };
+                    assert!(text.contains(&place), "{call} of a cell that is {name}: {text}");
                 }
             }
         }
-        // Whoever holds the keys is told the row.
+        // So is whoever holds the keys.
         let error = world.decrypted(&batch).unwrap_err().to_string();
         assert!(error.contains("row 4") || error.contains("row 5"), "{error}");
     }
