@@ -213,14 +213,16 @@ async fn damaged_cells_are_found() {
                 Err(error) => {
                     let text = sentence(&error);
                     check_sentence(&text);
-                    assert!(
-                        text.contains("cell") || text.contains("version"),
-                        "{call} of a cell that is {name}: {text}"
-                    );
+                    let column = if call.contains("(b") { "b" } else { "a" };
+                    let place = match name {
+                        "of another version" => "format version".to_owned(),
+                        _ => format!("in column {column}, row 5 of 10"),
+                    };
+                    assert!(text.contains(&place), "{call} of a cell that is {name}: {text}");
                 }
             }
         }
-        // Whoever holds the keys is told the row.
+        // So is whoever holds the keys.
         let error = world.decrypted(&batch).unwrap_err().to_string();
         assert!(error.contains("row 4") || error.contains("row 5"), "{error}");
     }

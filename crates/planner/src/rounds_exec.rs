@@ -10,7 +10,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ScalarValue, internal_err};
+use datafusion::common::{DataFusionError, ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -24,9 +24,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::stream::FuturesOrdered;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use veil_cells::KeyId;
+use veil_cells::{CellArray, KeyId};
 use veil_protocols::Session;
-use veil_udfs::{CellUdf, EncryptedField, Rounds, VeilOptions};
+use veil_udfs::{CellUdf, EncryptedField, Rounds, VeilOptions, damaged_cell};
 
 use crate::Veil;
 use crate::error::protocol;
@@ -212,7 +212,7 @@ impl ExecutionPlan for RoundsExec {
                     }
                 })
                 .buffered(IN_FLIGHT);
-            Ok::<_, datafusion::common::DataFusionError>(results)
+            Ok::<_, DataFusionError>(results)
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream::once(start).try_flatten())))
     }
@@ -239,6 +239,8 @@ struct Active {
     session: Session,
     rounds: Box<dyn Rounds>,
     column: Arc<dyn PhysicalExpr>,
+    /// The column's name.
+    name: String,
 }
 
 impl Run {
@@ -246,7 +248,8 @@ impl Run {
         let mut active = Vec::with_capacity(self.calls.len());
         for call in &self.calls {
             let session = self.veil.session(call.key, &self.options).await?;
-            active.push(Active { session, rounds: call.rounds()?, column: call.column.clone() });
+            let name = call.fields.first().map(|field| field.name().clone()).unwrap_or_default();
+            active.push(Active { session, rounds: call.rounds()?, column: call.column.clone(), name });
         }
         Ok(active)
     }
@@ -258,8 +261,16 @@ impl Run {
             .map(|call| {
                 let column = call.column.evaluate(&batch).and_then(|column| column.into_array(batch.num_rows()));
                 async move {
-                    let result = call.rounds.evaluate(&call.session, column?).await.map_err(protocol)?;
-                    Ok::<ArrayRef, datafusion::common::DataFusionError>(Arc::new(result))
+                    let column = column?;
+                    match call.rounds.evaluate(&call.session, column.clone()).await {
+                        Ok(result) => Ok::<ArrayRef, DataFusionError>(Arc::new(result)),
+                        Err(error) => {
+                            let cells = CellArray::try_new(&column).ok();
+                            let damaged = cells.and_then(|cells| damaged_cell(&call.name, cells));
+                            Err(damaged
+                                .map_or_else(|| protocol(error), |cell| DataFusionError::External(Box::new(cell))))
+                        }
+                    }
                 }
             })
             .collect();

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use futures::future::BoxFuture;
-use veil_cells::{CellArray, CellError};
+use veil_cells::{Cell, CellArray, CellError};
 use veil_protocols::{ProtocolError, Session};
 
 use crate::{Arguments, EncryptedField, VeilOptions};
@@ -79,6 +79,28 @@ impl<'a> Evaluation<'a> {
 /// Cells' errors as DataFusion's.
 pub(crate) fn external(error: CellError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+/// A damaged cell of a batch, if there is one, and where it is: what finds the damage sees a cell without its surroundings.
+pub fn damaged_cell(column: &str, cells: CellArray<'_>) -> Option<CellError> {
+    (0..cells.len()).find_map(|row| match Cell::from_bytes(cells.bytes(row)?) {
+        Err(CellError::Malformed(what)) => {
+            Some(CellError::Malformed(format!("{what}, in column {column}, row {} of {}", row + 1, cells.len())))
+        }
+        _ => None,
+    })
+}
+
+/// The error of a batch; a damaged cell with its place.
+fn located(error: DataFusionError, fields: &[FieldRef], columns: &[Option<&ArrayRef>]) -> DataFusionError {
+    let damaged = fields
+        .iter()
+        .zip(columns)
+        .find_map(|(field, column)| damaged_cell(field.name(), CellArray::try_new(column.as_ref()?).ok()?));
+    match (&error, damaged) {
+        (DataFusionError::External(_), Some(damaged)) => external(damaged),
+        _ => error,
+    }
 }
 
 /// A function of ours as DataFusion's.
@@ -193,7 +215,9 @@ impl ScalarUDFImpl for CellUdf {
         };
         let second = encrypted(1)?;
         let evaluation = Evaluation { arguments, column: &column, second: second.as_ref() };
-        Ok(ColumnarValue::Array(Arc::new(self.function.evaluate(&evaluation)?)))
+        let result = self.function.evaluate(&evaluation);
+        let result = result.map_err(|error| located(error, &args.arg_fields, &[Some(&column), second.as_ref()]));
+        Ok(ColumnarValue::Array(Arc::new(result?)))
     }
 
     fn with_updated_config(&self, config: &ConfigOptions) -> Option<ScalarUDF> {

@@ -30,7 +30,7 @@ pub use dp::{
 };
 pub use enc::{EncAvg, EncCount, EncSum, enc_add, enc_scale, enc_sub};
 pub use encrypted::EncryptedField;
-pub use function::{CellFunction, CellUdf, Evaluation, Rounds};
+pub use function::{CellFunction, CellUdf, Evaluation, Rounds, damaged_cell};
 pub use mask::{mask_dictionary, mask_noise, mask_random, mask_redact, mask_shift};
 pub use options::{NoiseMode, VeilOptions};
 pub use reference::sql_reference;

@@ -21,6 +21,7 @@ use veil_protocols::add_laplace::{self, add_laplace};
 use veil_protocols::laplace_scale::{EncryptedScale, scale as encrypted_scale};
 use veil_protocols::{ProtocolError, Randomness, Session};
 
+use crate::encrypted::width_of;
 use crate::function::{RANDOM, document, external};
 use crate::{Arguments, CellFunction, EncryptedField, Evaluation, Rounds, VeilContext};
 
@@ -113,8 +114,15 @@ pub(super) fn noised(arguments: &Arguments<'_>, kinds: &[Kind], mechanism: Mecha
     let noise = match column.cell_type.bounds {
         Some(_) => public_mechanism(arguments)?.bound(),
         None => {
-            bounds(arguments, &column)?;
-            add_laplace::noise_bound(column.cell_type.width.bits(), grid(arguments)?.bound())
+            let (width, steps) = (width(&bounds(arguments, &column)?), grid(arguments)?.bound());
+            if steps > add_laplace::MAX_STEP_BOUND {
+                return plan_err!(
+                    "{}: noise of epsilon {epsilon} is too wide to be hidden from P2: use a larger epsilon, or encrypt the column with \
+                     public_range",
+                    arguments.function()
+                );
+            }
+            add_laplace::noise_bound(width, steps)
         }
     };
     column.widened(noise)?.noised(mechanism, epsilon, arguments.options())
@@ -148,15 +156,22 @@ fn bounds(arguments: &Arguments<'_>, column: &EncryptedField) -> Result<ColumnCo
     }
 }
 
+/// Bits of the distance between the bounds. The column itself may have grown by noise since.
+fn width(constants: &ColumnConstants) -> u32 {
+    let reach = constants.lower.magnitude().max(constants.upper.magnitude()).unwrap_or_default();
+    width_of(reach).bits()
+}
+
 /// Noise with encrypted bounds; `None` if they are public.
 pub(super) fn laplace_rounds(arguments: &Arguments<'_>, context: &VeilContext) -> Result<Option<Box<dyn Rounds>>> {
     let column = arguments.encrypted(0)?;
     if column.cell_type.bounds.is_some() {
         return Ok(None);
     }
+    let constants = bounds(arguments, &column)?;
     Ok(Some(Box::new(LaplaceRounds {
-        constants: bounds(arguments, &column)?,
-        width: column.cell_type.width.bits(),
+        width: width(&constants),
+        constants,
         mechanism: grid(arguments)?,
         randomness: context.randomness(arguments.options()),
         scale: OnceCell::new(),

@@ -11,7 +11,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use veil_cells::{Cell, CellArray, DenseSum};
 
 use crate::EncryptedField;
-use crate::function::external;
+use crate::function::{damaged_cell, external};
 
 /// What becomes of a group's sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(super) struct GroupSum {
     /// Rows that are not visibly NULL.
     rows: i64,
     scratch: Cell,
+    /// The column's name.
+    column: String,
 }
 
 impl std::fmt::Debug for GroupSum {
@@ -40,8 +42,8 @@ impl std::fmt::Debug for GroupSum {
 }
 
 impl GroupSum {
-    pub(super) fn new(finish: Finish) -> Self {
-        Self { finish, sum: DenseSum::new(), rows: 0, scratch: Cell::scratch() }
+    pub(super) fn new(finish: Finish, column: String) -> Self {
+        Self { finish, sum: DenseSum::new(), rows: 0, scratch: Cell::scratch(), column }
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
@@ -60,7 +62,9 @@ impl Accumulator for GroupSum {
         let cells = CellArray::try_new(values).map_err(external)?;
         for row in 0..cells.len() {
             let Some(bytes) = cells.bytes(row) else { continue };
-            self.scratch.read(bytes).map_err(external)?;
+            if let Err(error) = self.scratch.read(bytes) {
+                return Err(external(damaged_cell(&self.column, cells).unwrap_or(error)));
+            }
             match (self.finish, self.scratch.null_count()) {
                 (Finish::Count, Some(nulls)) => self.scratch = nulls,
                 (Finish::Count, None) => {
@@ -128,7 +132,10 @@ pub(super) fn state_fields(args: &StateFieldsArgs<'_>) -> Vec<FieldRef> {
 pub(super) fn accumulator(function: &str, args: &AccumulatorArgs<'_>, finish: Finish) -> Result<Box<dyn Accumulator>> {
     match args.is_distinct {
         true => plan_err!("{function}(DISTINCT ..) would have to compare encrypted values: leave out DISTINCT"),
-        false => Ok(Box::new(GroupSum::new(finish))),
+        false => {
+            let column = args.expr_fields.first().map(|field| field.name().clone()).unwrap_or_default();
+            Ok(Box::new(GroupSum::new(finish, column)))
+        }
     }
 }
 

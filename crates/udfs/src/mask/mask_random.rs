@@ -143,7 +143,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
         super::SECTION,
         "Replaces every value by a random one of its kind: a number between low and high, letters and digits, any category, either label. \
-         The engine draws it and adds it to an encrypted zero that P2 makes; NULL stays NULL.",
+         The engine draws it and adds it to an encrypted zero that P2 makes. A visible NULL stays NULL, a hidden one is replaced too.",
         "mask_random(column [, low, high])",
         "SELECT mask_random(ssn) AS ssn, mask_random(zip, 10000, 99999) AS zip FROM patients;",
         &[

@@ -90,8 +90,8 @@ impl MaskRedact {
 static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
         super::SECTION,
-        "Replaces every value by the same one: the empty text, zero, the root of a hierarchy, or a value of your choice. NULL \
-         stays NULL. The cell is one of the encrypted zeros that the owner shipped with the file, plus the value.",
+        "Replaces every value by the same one: the empty text, zero, the root of a hierarchy, or a value of your choice. A \
+         visible NULL stays NULL, a hidden one is replaced too. The cell is one of the encrypted zeros that the owner shipped with the file, plus the value.",
         "mask_redact(column [, value])",
         "SELECT mask_redact(email) AS email, mask_redact(name, 'withheld') AS name FROM patients;",
         &[
