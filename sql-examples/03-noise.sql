@@ -1,6 +1,7 @@
 -- Differential privacy, value by value. The bounds of these columns are encrypted, so the noise of dp_laplace is made in rounds with
 -- the key holder; dp_binary needs none.
-EXPLAIN FORMAT INDENT SELECT dp_laplace(cost, 1.0) AS cost, dp_binary(smoker, 1.0) AS smoker FROM patients WHERE region = 'east';
+SET datafusion.explain.logical_plan_only = true;
+EXPLAIN SELECT dp_laplace(cost, 1.0) AS cost, dp_binary(smoker, 1.0) AS smoker FROM patients WHERE region = 'east';
 
 SELECT dp_laplace(cost, 1.0) AS cost,
        dp_geometric(born, 2.0) AS born,
