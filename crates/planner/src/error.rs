@@ -121,7 +121,7 @@ mod tests {
             ("SELECT nonsense FROM t", "No field named nonsense. Valid fields are t.age."),
             ("SELECT * FROM nowhere", "table 'datafusion.public.nowhere' not found"),
             ("SELECT 1 +", "Expected: an expression, found: EOF"),
-            ("SET veil.nothing = 1", "Config value \"nothing\" not found on VeilOptions"),
+            ("SET veil.nothing = 1", "there is no setting veil.nothing: SHOW ALL lists those that there are"),
         ] {
             assert_eq!(explained(sql).await, sentence, "{sql}");
         }
