@@ -220,6 +220,9 @@ pub struct CellType {
     /// Decimal places that a quotient is rounded to; part of the scale.
     #[serde(default, skip_serializing_if = "is_default")]
     pub places: u8,
+    /// Whether values were computed: they may lie outside of the owner's type, and hidden NULLs need not be zero.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub computed: bool,
     /// Differential privacy spent on the column so far, in millionths of epsilon.
     #[serde(default, skip_serializing_if = "is_default")]
     pub spent: u64,
@@ -248,6 +251,7 @@ impl CellType {
             bounds: None,
             weight: one_thousand(),
             places: 0,
+            computed: false,
             spent: 0,
             awaits: Vec::new(),
             key,

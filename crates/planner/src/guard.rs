@@ -9,7 +9,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Distinct, DmlStatement, Expr, ExprSchemable, LogicalPlan, WriteOp};
 use datafusion::optimizer::AnalyzerRule;
 use veil_udfs::{CellUdf, EncryptedField};
 
@@ -56,7 +56,12 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
                 }
             }
         }
-        LogicalPlan::Distinct(Distinct::On(distinct)) => refuse_all(&distinct.on_expr, GROUPED)?,
+        LogicalPlan::Distinct(Distinct::On(distinct)) => {
+            refuse_all(&distinct.on_expr, GROUPED)?;
+            let sorts = distinct.sort_expr.iter().flatten();
+            sorts.into_iter().try_for_each(|sort| refuse_encrypted(&sort.expr, &schema, SORTED))?;
+        }
+        LogicalPlan::Dml(write) if matches!(write.op, WriteOp::Insert(_) | WriteOp::Update) => check_write(write)?,
         LogicalPlan::Distinct(Distinct::All(input)) => {
             for field in input.schema().fields() {
                 if let Some(column) = EncryptedField::of(field)? {
@@ -106,8 +111,14 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
             refused(&[&list.expr], COMPARED)?;
             list.list.iter().try_for_each(|item| refuse_encrypted(item, schema, COMPARED))
         }
-        Expr::InSubquery(subquery) => refused(&[&subquery.expr], COMPARED),
-        Expr::SetComparison(comparison) => refused(&[&comparison.expr], COMPARED),
+        Expr::InSubquery(of) => {
+            refused(&[&of.expr], COMPARED)?;
+            refuse_columns(of.subquery.subquery.schema(), COMPARED)
+        }
+        Expr::SetComparison(of) => {
+            refused(&[&of.expr], COMPARED)?;
+            refuse_columns(of.subquery.subquery.schema(), COMPARED)
+        }
         Expr::Not(of)
         | Expr::IsTrue(of)
         | Expr::IsFalse(of)
@@ -116,14 +127,7 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         | Expr::IsNotFalse(of)
         | Expr::IsNotUnknown(of) => refused(&[of], COMPARED),
         Expr::Negative(of) => refused(&[of], "cannot be computed with in SQL: use enc_scale(column, -1)"),
-        Expr::IsNull(of) | Expr::IsNotNull(of) => match encrypted(of, schema)? {
-            Some(column) if column.hides_nulls() => refuse(
-                &of.to_string(),
-                &column,
-                "hides its NULLs, so that which rows are NULL cannot be asked: enc_count counts the others",
-            ),
-            _ => Ok(()),
-        },
+        Expr::IsNull(of) | Expr::IsNotNull(of) => refuse_hidden_nulls(of, schema),
         Expr::Cast(cast) if !is_binary(cast.field.data_type()) => refused(&[&cast.expr], CAST),
         Expr::TryCast(cast) if !is_binary(cast.field.data_type()) => refused(&[&cast.expr], CAST),
         Expr::Case(case) => {
@@ -132,6 +136,9 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         }
         Expr::ScalarFunction(call) => {
             let name = call.name();
+            if matches!(name, "coalesce" | "nvl2") {
+                call.args.iter().take(1).try_for_each(|first| refuse_hidden_nulls(first, schema))?;
+            }
             let ours = call.func.inner().is::<CellUdf>() || call.func.inner().is::<RestoreType>();
             if ours || CHOOSING_FUNCTIONS.contains(&name) || DESCRIBING_FUNCTIONS.contains(&name) {
                 return Ok(());
@@ -146,6 +153,9 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
         }
         Expr::AggregateFunction(AggregateFunction { func, params }) => {
             let name = func.name();
+            if name == "count" {
+                params.args.iter().try_for_each(|argument| refuse_hidden_nulls(argument, schema))?;
+            }
             let known = ["count", "first_value", "last_value", "enc_sum", "enc_avg", "enc_count"].contains(&name);
             let what = match (known, params.distinct) {
                 (true, false) => None,
@@ -213,6 +223,43 @@ pub(crate) fn instead_of(operator: &str) -> &'static str {
         "/" | "%" => "cannot be divided: enc_avg divides by a number of rows",
         "||" => "cannot be joined to other text: use mask_dictionary or mask_redact",
         _ => COMPARED,
+    }
+}
+
+/// Rows of a table have one type: what is written into it must have that type, or be NULL.
+fn check_write(write: &DmlStatement) -> Result<()> {
+    let target = write.target.schema();
+    for (at, (to, from)) in target.fields().iter().zip(write.input.schema().fields()).enumerate() {
+        let null = matches!(write.input.as_ref(), LogicalPlan::Projection(of) if of.expr.get(at).is_some_and(is_null));
+        let typed = |column: Option<EncryptedField>| column.map(|column| column.with_nullable(true));
+        if !null && typed(EncryptedField::of(to)?) != typed(EncryptedField::of(from)?) {
+            return plan_err!(
+                "what is written into {}.{} is not encrypted like it, with the same keys, range and noise: use CREATE TABLE .. AS, which \
+                 takes the types of its query",
+                write.table_name,
+                to.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn refuse_columns(schema: &DFSchema, what: &str) -> Result<()> {
+    schema.fields().iter().try_for_each(|field| match EncryptedField::of(field)? {
+        Some(column) => refuse(field.name(), &column, what),
+        None => Ok(()),
+    })
+}
+
+/// A hidden NULL is a cell like any other, so that a question about NULLs would get a wrong answer.
+fn refuse_hidden_nulls(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    match encrypted(expr, schema)? {
+        Some(column) if column.hides_nulls() => refuse(
+            &expr.to_string(),
+            &column,
+            "hides its NULLs, so that which rows are NULL cannot be asked: enc_count counts the others",
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -203,8 +203,8 @@ impl ExecutionPlan for RoundsExec {
                     let reservation = memory.new_empty();
                     async move {
                         let batch = batch?;
-                        // Masks, ciphertexts and answers of a batch: some 200 bytes a row and call.
-                        let rounds = batch.num_rows() * active.len() * 200;
+                        let rounds =
+                            batch.num_rows() * active.iter().map(|call| call.rounds.row_bytes()).sum::<usize>();
                         reservation.try_grow(batch.get_array_memory_size() + rounds)?;
                         let result = run.evaluate(&active, batch).await;
                         drop(reservation);

@@ -106,6 +106,10 @@ impl UserDefinedLogicalNodeCore for RoundsNode {
         all.dedup();
         Some(vec![all])
     }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
 }
 
 /// Turns the node into its operator; add it to your own planner if you have one.

@@ -26,7 +26,8 @@ struct Links {
     keys: HashMap<KeyId, Sanitizer>,
     channel: Option<Arc<dyn Channel>>,
     remote: Option<ClientConfig>,
-    connected: HashMap<(String, KeyId), Arc<dyn Channel>>,
+    /// By address, certificates and key set.
+    connected: HashMap<(String, String, KeyId), Arc<dyn Channel>>,
 }
 
 impl Veil {
@@ -83,7 +84,7 @@ impl Links {
             }
             (address, ..) => configured(address, options)?,
         };
-        let name = (config.endpoint.clone(), key);
+        let name = (config.endpoint.clone(), format!("{:?}", config.tls), key);
         if let Some(channel) = self.connected.get(&name) {
             return Ok(channel.clone());
         }

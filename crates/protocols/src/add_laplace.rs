@@ -13,8 +13,8 @@
 //! `floor((X + R mod 2^5) / 2^5)`. A step of `Z` is `D / 2^5`; `V` spreads it evenly over the units between one step and the next,
 //! and `R mod 2^5` rounds the last of them up as often as its remainder says.
 //!
-//! A value is moved by at most `D`, which is `2^5` steps: with `P(Z) ~ exp(-eps |Z| / 2^5)` the sum is `eps`-private, but for the tail
-//! beyond the bound of `Z`. P1 alone knows `Z`, P2 alone knows `D` and `V`.
+//! A value is moved by at most `D`, which is `2^5` steps: with `P(Z) ~ exp(-eps |Z| / (2^5 + 1))` the sum is `eps`-private with one step
+//! to spare, but for the tail beyond the bound of `Z`. P1 alone knows `Z`, P2 alone knows `D` and `V`.
 //!
 //! P2 decrypts uniform values: everything there is linear modulo `2^48`. Of a step of at most `s` what it decrypts is within `s / 2^30` of
 //! uniform. Cells that combine several samples or carry a factor stay with P1: P2 returns cells of the noise alone, and P1 adds

@@ -84,7 +84,7 @@ impl EncryptedField {
     /// The values have changed: tags no longer match.
     #[must_use]
     pub fn untagged(mut self) -> Self {
-        self.cell_type.tag = false;
+        (self.cell_type.tag, self.cell_type.computed) = (false, true);
         self
     }
 
@@ -153,9 +153,7 @@ impl EncryptedField {
     /// Refuses columns of other kinds.
     pub fn expect(&self, function: &str, kinds: &[Kind], instead: &str) -> Result<()> {
         if self.cell_type.places > 0 {
-            return plan_err!(
-                "{function}: this column is an average, and cannot be computed with: compute before averaging"
-            );
+            return plan_err!("{function}: an average cannot be computed with: compute before averaging");
         }
         if kinds.contains(&self.cell_type.kind) {
             return Ok(());
@@ -195,6 +193,7 @@ impl EncryptedField {
         let merged = CellType {
             width: ours.width.max(theirs.width),
             tag: ours.tag && theirs.tag && same_column,
+            computed: ours.computed || theirs.computed,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             spent: ours.spent.max(theirs.spent),
             awaits: at_least_both(&ours.awaits, &theirs.awaits),

@@ -16,7 +16,8 @@ refused when a query is planned, with what to use instead. Clear columns are Dat
 table. `SELECT * FROM veil_functions()` lists the functions, `\\f NAME` in `veil sql` shows one.
 
 Where the third column says *rounds*, the engine asks P2 while the query runs; `EXPLAIN` shows such calls as `VeilRounds`, with the protocols they run
-([what each tells whom](protocols/README.md)). A call in the text of a query runs once for every row, and two calls draw different noise.
+([what each tells whom](protocols/README.md)). A call in the text of a query runs once for every row that reaches it, and two calls draw different noise. A view or CTE is
+read anew at each place that names it, and so draws anew: `CREATE TABLE .. AS` draws once. `dp_*` protects values, not which rows are NULL.
 
 ";
 

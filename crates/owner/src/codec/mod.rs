@@ -176,7 +176,7 @@ impl ColumnCodec {
 
     /// The field of the decrypted column.
     pub fn clear_field(&self, name: &str) -> Field {
-        Field::new(name, self.note.source().unwrap_or_else(|| self.natural_type()), true)
+        Field::new(name, self.source().unwrap_or_else(|| self.natural_type()), true)
     }
 
     /// Values into messages.
@@ -256,7 +256,7 @@ impl ColumnCodec {
                 let fraction_bits = self.cell_type.fraction_bits;
                 let half = if fraction_bits == 0 { 0 } else { 1 << (fraction_bits - 1) };
                 let numbers = rows.map(|lanes| (lanes[0] + half) >> fraction_bits).collect();
-                format.array(numbers, nulls.clone(), self.note.source().as_ref())?
+                format.array(numbers, nulls.clone(), self.source().as_ref())?
             }
             Values::Binary(names) => {
                 labels(&|lanes| match usize::try_from(lanes[0]).ok().and_then(|at| names.get(at)) {
@@ -267,10 +267,16 @@ impl ColumnCodec {
             Values::Text(text) => labels(&|lanes| text.decode(lanes))?,
             Values::Category(category) => labels(&|lanes| category.decode(lanes).map(str::to_owned))?,
         };
-        match self.note.source() {
+        match self.source() {
             Some(source) if source != *array.data_type() => Ok(cast_back(&array, &source)?),
             _ => Ok(array),
         }
+    }
+
+    /// The type that values came in, if they fit it: a number that was computed may not.
+    fn source(&self) -> Option<DataType> {
+        let computed = self.cell_type.computed && matches!(self.values, Values::Number { .. });
+        self.note.source().filter(|_| !computed)
     }
 
     fn natural_type(&self) -> DataType {

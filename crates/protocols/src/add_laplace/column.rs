@@ -75,6 +75,9 @@ pub(super) fn rows_of(
         if cell.key_id() != key_id {
             return Err(at(CellError::WrongKey { expected: key_id, found: cell.key_id() }));
         }
+        if cell.divisor() != 1 {
+            return Err(unsupported("an average cannot go into a round; compute before averaging"));
+        }
         let magnitude = cell.magnitude().ok_or_else(|| unsupported("noise is for numbers, not text or categories"))?;
         largest = largest.max(magnitude);
         let lanes = Lanes { tag: false, ..cell.lanes() };

@@ -155,6 +155,11 @@ impl CellFunction for DpExponential {
 /// The protocols that answer for every category.
 pub(super) const CHOOSING: &[&str] = &["lift", "lookup", "lower"];
 
+/// Draws for every category, and a ciphertext each way for every candidate.
+pub(super) fn row_bytes(categories: &Categories) -> usize {
+    200 + 70 * categories.leaf_count()
+}
+
 /// An encrypted category.
 pub(super) fn category(arguments: &Arguments<'_>) -> Result<EncryptedField> {
     let column = arguments.encrypted(0)?;
@@ -192,6 +197,10 @@ struct ExponentialRounds {
 impl Rounds for ExponentialRounds {
     fn protocols(&self) -> &'static [&'static str] {
         CHOOSING
+    }
+
+    fn row_bytes(&self) -> usize {
+        row_bytes(&self.categories)
     }
 
     fn evaluate<'a>(

@@ -15,7 +15,7 @@ use veil_protocols::choose::{Categories, choose};
 use veil_protocols::{ProtocolError, Randomness, Session};
 
 use super::dp_binary::{flip, flipped};
-use super::dp_exponential::{CHOOSING, categories, category, shape};
+use super::dp_exponential::{CHOOSING, categories, category, row_bytes, shape};
 use super::dp_laplace::refused;
 use crate::function::{RANDOM, document};
 use crate::{Arguments, CellFunction, EncryptedField, Evaluation, Rounds, VeilContext};
@@ -125,6 +125,10 @@ struct ResponseRounds {
 impl Rounds for ResponseRounds {
     fn protocols(&self) -> &'static [&'static str] {
         CHOOSING
+    }
+
+    fn row_bytes(&self) -> usize {
+        row_bytes(&self.categories)
     }
 
     fn evaluate<'a>(

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature, Volatility};
@@ -55,6 +56,12 @@ impl AggregateUDFImpl for EncSum {
         let Some(column) = sum::argument(self.name(), fields)? else { return Ok(sum::untyped(self.name())) };
         let kinds = [Kind::Integer, Kind::Decimal, Kind::Boolean, Kind::Binary];
         column.expect(self.name(), &kinds, "sums of moments, texts and categories mean nothing")?;
+        if column.hides_nulls() && column.cell_type.computed {
+            return plan_err!(
+                "enc_sum: this column hides its NULLs and was computed, so that NULLs would count: sum the column itself, and compute with \
+                 the sum"
+            );
+        }
         let truths = matches!(column.cell_type.kind, Kind::Boolean | Kind::Binary);
         let mut result = column.unbounded();
         if truths {
