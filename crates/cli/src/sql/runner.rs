@@ -154,5 +154,6 @@ async fn produce(
     while !gone && let Some(batch) = rows.next().await {
         gone = events.send(Event::Batch(batch?)).await.is_err();
     }
-    target.map_or(Ok(()), CopyTarget::keep)
+    // Nobody waits for a statement that was cancelled: what it wrote is not complete.
+    target.filter(|_| !gone).map_or(Ok(()), CopyTarget::keep)
 }
