@@ -56,8 +56,8 @@ pub use error::CellError;
 pub use ids::{ColumnId, KeyId, Seed};
 pub use noise::Noise;
 pub use parameters::{
-    FRESH_NOISE, FRESH_NOISE_LOG2, MAX_LANES, MESSAGE_BITS, NOISE_BITS, POLYNOMIAL_SIZE, TEXT_BYTES_PER_LANE,
-    message_of_phase, phase_of_message,
+    FRESH_NOISE, FRESH_NOISE_LOG2, MAX_LANES, MESSAGE_BITS, NOISE_BITS, POLYNOMIAL_SIZE, TAG_MODULUS,
+    TEXT_BYTES_PER_LANE, message_of_phase, phase_of_message, phase_of_tag, tag_of_phase,
 };
 pub use sample::{expand_mask, tfhe_seed};
 pub use shape::{CategoryShape, SHAPE_METADATA_KEY};

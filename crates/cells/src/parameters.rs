@@ -10,7 +10,7 @@ use crate::CellError;
 /// Coefficients of one GLWE ciphertext, hence the number of messages that share a seed.
 pub const POLYNOMIAL_SIZE: usize = 4096;
 
-/// Bits of a message. Numbers are signed; text and tags use all 48 bits modulo `2^48`.
+/// Bits of a message. Numbers are signed; text uses all 48 bits modulo `2^48`.
 pub const MESSAGE_BITS: u32 = 48;
 
 /// Bits below the message.
@@ -43,6 +43,26 @@ pub const fn message_of_phase(phase: u64) -> i64 {
     (phase.wrapping_add(1 << (NOISE_BITS - 1)) as i64) >> NOISE_BITS
 }
 
+/// Equality tags are numbers modulo this prime, which is the plaintext modulus of slots: a tag in a lane and the same tag in a
+/// slot add up, and are masked, modulo the same number, so that a tag goes from one to the other without a carry.
+pub const TAG_MODULUS: u64 = 281_474_976_694_273;
+
+/// `2^112 / t - 2^64`, rounded.
+const TAG_STEP: u128 = 1073676288;
+
+/// Spreads the tags over all phases: `tag * 2^64 / t`, to within one unit of the last place.
+#[inline]
+pub const fn phase_of_tag(tag: u64) -> u64 {
+    (tag << NOISE_BITS).wrapping_add(((tag as u128 * TAG_STEP + (1 << 47)) >> 48) as u64)
+}
+
+/// Rounds the noise away and returns the tag.
+#[inline]
+pub const fn tag_of_phase(phase: u64) -> u64 {
+    let tag = ((phase as u128 * TAG_MODULUS as u128 + (1 << 63)) >> 64) as u64;
+    if tag == TAG_MODULUS { 0 } else { tag }
+}
+
 /// Refuses a bound on a number's magnitude that does not fit the message space.
 pub(crate) fn checked_magnitude(bound: Option<u64>) -> Result<u64, CellError> {
     bound.filter(|bound| *bound <= MAX_MAGNITUDE).ok_or(CellError::MessageOverflow)
@@ -58,6 +78,22 @@ mod tests {
             for noise in [0i64, 1, -1, (1 << 15) - 1, -(1 << 15)] {
                 let phase = phase_of_message(message).wrapping_add(noise as u64);
                 assert_eq!(message_of_phase(phase), message, "noise {noise}");
+            }
+        }
+    }
+
+    /// Sums of tags wrap modulo the prime, with noise up to a quarter of a step.
+    #[test]
+    fn tags_add_up_modulo_the_prime() {
+        let tags = [0, 1, 2, TAG_MODULUS / 2, TAG_MODULUS / 2 + 1, 0x1234_5678_9abc, TAG_MODULUS - 2, TAG_MODULUS - 1];
+        for a in tags {
+            let exact = ((u128::from(a) << 64) + u128::from(TAG_MODULUS) / 2) / u128::from(TAG_MODULUS);
+            assert!((exact as u64).abs_diff(phase_of_tag(a)) <= 1);
+            for b in tags {
+                for noise in [0i64, 1 << 14, -(1 << 14)] {
+                    let phase = phase_of_tag(a).wrapping_add(phase_of_tag(b)).wrapping_add(noise as u64);
+                    assert_eq!(tag_of_phase(phase), (a + b) % TAG_MODULUS);
+                }
             }
         }
     }

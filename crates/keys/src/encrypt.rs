@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use tfhe::core_crypto::commons::math::random::{DefaultRandomGenerator, RandomGenerator, TUniform};
 use veil_cells::{
     Cell, CellArrayBuilder, CellError, CellType, ColumnConstants, FRESH_NOISE_LOG2, FreshCells, Lanes, RECIPROCAL_BITS,
-    Seed, Width, phase_of_message, tfhe_seed,
+    Seed, Width, phase_of_message, phase_of_tag, tfhe_seed,
 };
 use zeroize::Zeroizing;
 
@@ -24,7 +24,7 @@ pub(crate) struct ChunkSeeds {
     noise: Zeroizing<[u8; 16]>,
 }
 
-/// Encrypts rows of messages, `lanes` a row: the value's, then the hidden-NULL lane, then the tag. Rows that `nulls`
+/// Encrypts rows of messages, `lanes` a row: the value's, then the hidden-NULL lane, then the tag (below its modulus). Rows that `nulls`
 /// marks have messages too (any), and become Arrow nulls.
 pub fn encrypt_column(
     keys: &OwnerKeys,
@@ -116,7 +116,14 @@ fn encrypt_chunk(
     messages: &[i64],
     seeds: &ChunkSeeds,
 ) -> Result<Vec<u8>, CellError> {
-    let bodies = chunk_bodies(keys.cell(), messages, seeds);
+    let tag = lanes.tag_lane();
+    let phase = |lane: usize, message: i64| match Some(lane) == tag {
+        true => phase_of_tag(message as u64),
+        false => phase_of_message(message),
+    };
+    let rows = messages.chunks_exact(lanes.total());
+    let phases = rows.flat_map(|row| row.iter().enumerate().map(|(lane, message)| phase(lane, *message)));
+    let bodies = chunk_bodies(keys.cell(), &Zeroizing::new(phases.collect::<Vec<u64>>()), seeds);
     let first = bodies.get(..lanes.total()).unwrap_or(&[]);
     let cells = FreshCells::like(&Cell::fresh(keys.key_id(), lanes, magnitude, seeds.mask, 0, first)?)?;
     let mut bytes = Vec::new();
@@ -126,19 +133,15 @@ fn encrypt_chunk(
     Ok(bytes)
 }
 
-/// `A(X) * S(X) + message * 2^16 + noise`, coefficient by coefficient.
-pub(crate) fn chunk_bodies(key: &CellKey, messages: &[i64], seeds: &ChunkSeeds) -> Vec<u64> {
-    let product = MaskProduct::new(key, seeds.mask, messages.len());
+/// `A(X) * S(X) + phase + noise`, coefficient by coefficient.
+pub(crate) fn chunk_bodies(key: &CellKey, phases: &[u64], seeds: &ChunkSeeds) -> Vec<u64> {
+    let product = MaskProduct::new(key, seeds.mask, phases.len());
     let noise_seed = tfhe_seed(Seed(*seeds.noise));
-    let mut noise = Zeroizing::new(vec![0u64; messages.len()]);
+    let mut noise = Zeroizing::new(vec![0u64; phases.len()]);
     RandomGenerator::<DefaultRandomGenerator>::new(noise_seed)
         .fill_slice_with_random_from_distribution(&mut noise, TUniform::<u64>::new(FRESH_NOISE_LOG2));
-    let bodies = messages.iter().zip(noise.iter()).enumerate();
-    bodies
-        .map(|(index, (message, noise))| {
-            product.at(index).wrapping_add(phase_of_message(*message)).wrapping_add(*noise)
-        })
-        .collect()
+    let bodies = phases.iter().zip(noise.iter()).enumerate();
+    bodies.map(|(index, (phase, noise))| product.at(index).wrapping_add(*phase).wrapping_add(*noise)).collect()
 }
 
 #[cfg(test)]
@@ -157,7 +160,8 @@ mod tests {
         let key = CellKey::generate(&mut rng);
         let messages: Vec<i64> = (0..POLYNOMIAL_SIZE as i64).map(|i| (i - 2048) * 68_719_476_735).collect();
         let seeds = ChunkSeeds::draw(&mut rng);
-        let bodies = chunk_bodies(&key, &messages, &seeds);
+        let phases: Vec<u64> = messages.iter().map(|message| phase_of_message(*message)).collect();
+        let bodies = chunk_bodies(&key, &phases, &seeds);
 
         let modulus = CiphertextModulus::new_native();
         let seeded = SeededGlweCiphertext::from_container(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rand::CryptoRng;
-use veil_cells::{KeyId, POLYNOMIAL_SIZE, Seed};
+use veil_cells::{KeyId, POLYNOMIAL_SIZE, Seed, phase_of_message};
 use veil_slots::{Inbound, KeyHolder, Sample, SeededSlots};
 use zeroize::Zeroizing;
 
@@ -44,7 +44,8 @@ impl KeyHolder for P2Keys {
 
     fn seal_samples(&self, messages: &[u64], rng: &mut dyn CryptoRng) -> (Seed, Vec<u64>) {
         let seeds = ChunkSeeds::draw(rng);
-        let messages = Zeroizing::new(messages.iter().map(|message| *message as i64).collect::<Vec<_>>());
-        (seeds.mask, chunk_bodies(&self.cell, &messages, &seeds))
+        let phases = messages.iter().map(|message| phase_of_message(*message as i64));
+        let phases = Zeroizing::new(phases.collect::<Vec<u64>>());
+        (seeds.mask, chunk_bodies(&self.cell, &phases, &seeds))
     }
 }

@@ -1,6 +1,7 @@
-//! Equality tags: 48 pseudo-random bits of a value that only the owner can compute.
+//! Equality tags: pseudo-random numbers modulo a prime of 48 bits, which only the owner can compute from values.
 //!
-//! `tag = HMAC-SHA256(HMAC-SHA256(tag key, table, column), value)`, truncated. Two rows of a column have the same tag
+//! `tag = HMAC-SHA256(HMAC-SHA256(tag key, table, column), value)`, truncated to 48 bits and reduced (the prime is
+//! `2^48 - 16383`, so all tags but a few are equally likely). Two rows of a column have the same tag
 //! iff they have the same value, but for collisions: among `n` distinct values one is expected with probability
 //! `n^2 / 2^49`. A tag is itself encrypted in a lane of the cell, so the engine sees none.
 
@@ -9,6 +10,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use rand::CryptoRng;
 use sha2::Sha256;
+use veil_cells::TAG_MODULUS;
 use zeroize::Zeroizing;
 
 use crate::secret::Secret;
@@ -56,23 +58,22 @@ impl fmt::Debug for ColumnTagger {
 }
 
 impl ColumnTagger {
-    /// The tag of a value, as the message of a lane.
-    pub fn tag(&self, value: &[u8]) -> i64 {
+    /// The tag of a value.
+    pub fn tag(&self, value: &[u8]) -> u64 {
         self.truncated(0, value)
     }
 
     /// The tag of NULL, which equals itself and no value.
-    pub fn null_tag(&self) -> i64 {
+    pub fn null_tag(&self) -> u64 {
         self.truncated(1, &[])
     }
 
-    fn truncated(&self, domain: u8, value: &[u8]) -> i64 {
+    fn truncated(&self, domain: u8, value: &[u8]) -> u64 {
         let mut mac = self.keyed.clone();
         mac.update(&[domain]);
         mac.update(value);
         let [a, b, c, d, e, f, ..] = <[u8; 32]>::from(mac.finalize().into_bytes());
-        // Sign-extended, as a lane decrypts.
-        i64::from_le_bytes([0, 0, a, b, c, d, e, f]) >> 16
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) % TAG_MODULUS
     }
 }
 
@@ -116,10 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn tags_fit_a_lane() {
+    fn tags_are_spread_below_the_modulus() {
         let tagger = TagKey::from_bytes(&[1; 32]).column("t", "c");
-        let tags: Vec<i64> = (0..1000u32).map(|value| tagger.tag(&value.to_le_bytes())).collect();
-        assert!(tags.iter().all(|tag| (-(1 << 47)..1 << 47).contains(tag)));
-        assert!(tags.iter().any(|tag| *tag < 0) && tags.iter().any(|tag| *tag > 0));
+        let tags: Vec<u64> = (0..1000u32).map(|value| tagger.tag(&value.to_le_bytes())).collect();
+        assert!(tags.iter().all(|tag| *tag < TAG_MODULUS));
+        let octants: std::collections::HashSet<u64> = tags.iter().map(|tag| tag >> 45).collect();
+        assert_eq!(octants.len(), 8);
     }
 }

@@ -65,7 +65,11 @@ fn answers() -> Value {
     let tagger = keys.tag().column("patients", "value");
     let columns = [
         ("integer", r#""kind":"integer","width":8,"lanes":1"#, vec![0, 1, -1, 127, -128]),
-        ("tagged", r#""kind":"integer","width":8,"lanes":1,"tag":true"#, vec![39, tagger.tag(&39i64.to_le_bytes())]),
+        (
+            "tagged",
+            r#""kind":"integer","width":8,"lanes":1,"tag":true"#,
+            vec![39, tagger.tag(&39i64.to_le_bytes()) as i64],
+        ),
         ("hidden nulls", r#""kind":"decimal","width":24,"scale":2,"lanes":1,"nulls":"hidden""#, vec![-5, 0, 0, 1]),
         ("text", r#""kind":"text","width":48,"lanes":2"#, vec![-1, 0, -(1 << 47), (1 << 47) - 1]),
     ];

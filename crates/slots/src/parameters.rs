@@ -4,14 +4,14 @@
 //! |---|---|
 //! | degree | 8192 slots |
 //! | q | four primes just below 2^54, so 216 bits: the homomorphic encryption standard (Albrecht et al. 2018, table 1) allows 218 at 128-bit security |
-//! | t | 281474976694273 = 2^48 - 16383, a prime that is 1 modulo 16384 |
+//! | t | 281474976694273 = 2^48 - 16383, a prime that is 1 modulo 16384; equality tags in cells are numbers modulo it too |
 //! | key and noise | centred binomial of variance 10, absolute value at most 20 |
 
 /// Numbers in one ciphertext.
 pub const DEGREE: usize = 8192;
 
 /// The plaintext prime `t`.
-pub const PLAIN_MODULUS: u64 = 281_474_976_694_273;
+pub const PLAIN_MODULUS: u64 = veil_cells::TAG_MODULUS;
 
 /// Every unsigned number of so many bits is smaller than [`PLAIN_MODULUS`].
 pub const SLOT_VALUE_BITS: u32 = 47;

@@ -209,7 +209,7 @@ impl ColumnCodec {
             if is_null {
                 messages.resize(start + usize::from(lanes.value), 0);
                 messages.extend(lanes.nulls.then_some(1));
-                messages.extend(self.tagger.as_ref().map(ColumnTagger::null_tag));
+                messages.extend(self.tagger.as_ref().map(|tagger| tagger.null_tag() as i64));
                 continue;
             }
             let tag = match &integers {
@@ -313,7 +313,7 @@ impl ColumnCodec {
     }
 
     fn tag(&self, value: &[u8]) -> Option<i64> {
-        self.tagger.as_ref().map(|tagger| tagger.tag(value))
+        self.tagger.as_ref().map(|tagger| tagger.tag(value) as i64)
     }
 }
 
