@@ -3,6 +3,8 @@
 //! ```text
 //! generalisation        hierarchy            trees of categories and the numbers that stand for their nodes
 //!
+//! who is identified     lattice              which sets of columns have small classes
+//!
 //! what privacy costs    epsilon              an epsilon that exists is valid; what was spent adds up
 //!
 //! exact samplers        bernoulli            coins and counts with rational and exponential odds
@@ -30,6 +32,7 @@ mod geometric;
 mod grid_laplace;
 mod hierarchy;
 mod laplace;
+pub mod lattice;
 mod losses;
 mod randomized_response;
 #[cfg(feature = "testing")]
