@@ -5,7 +5,7 @@
 //! ```
 //! P2 rearranges within a vector by two bits at once, since four arrangements and one upload cost less than twice two and two.
 //! In the middle the layers of three bits reach eight arrangements in all, so five layers take one round. Between
-//! vectors P1 exchanges by itself, on the way to P2; there all but the first round can do it.
+//! vectors P1 exchanges by itself, on the way to P2, so such a layer is never the last; nor, as layers are mirrored, the first.
 
 use std::ops::Range;
 
