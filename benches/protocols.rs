@@ -26,8 +26,9 @@ use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::{
-    Channel, InProcess, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift, lower,
+    Channel, InProcess, Layout, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift, lower,
     multiply, slot_sum, truncate, zero_test,
 };
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Slots, plain};
@@ -146,6 +147,14 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
     let question =
         || vec![Question { slots: small.clone(), domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] }];
     show!("lookup over 64", |session| lookup(session, question()));
+    let shuffled = async |session: &Session, rows: usize| {
+        let layout = Layout::new(rows);
+        let groups = a.chunks(layout.vectors_per_list()).map(<[_]>::to_vec).collect();
+        shuffle(session, layout, Orders::Independent, groups).await.map(|groups| groups.concat())
+    };
+    show!("shuffle of 8 rows", |session| shuffled(session, 8));
+    show!("shuffle of 8192 rows", |session| shuffled(session, DEGREE));
+    show!("shuffle of 32768 rows", |session| shuffled(session, 4 * DEGREE));
     show!("slot_sum", |session| slot_sum::slot_sum(session, a.clone()));
     let exact = || {
         a.iter()

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use rand::rngs::StdRng;
@@ -12,12 +13,14 @@ use veil_cells::{
 };
 use veil_keys::{OwnerKeys, P2Keys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
+use veil_protocols::arrange::{self, Arrange, Picks};
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
-use veil_protocols::{InProcess, Limits, Randomness, Responder, Session};
+use veil_protocols::{InProcess, Layout, Limits, Randomness, Responder, Session};
 use veil_protocols::{and, catalog, compare_exact, laplace_scale, lift, lower, multiply, slot_sum, zero_test, zeros};
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, PLAIN_MODULUS, Sample, Sanitizer, SeededSlots, Slots, plain};
 use zeroize::Zeroizing;
@@ -333,6 +336,68 @@ async fn noise_shows_the_bounds_and_nothing_else() {
     }
 }
 
+/// Whatever the rows and their order are, P2 sees uniform vectors, and each time new ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn shuffles_show_uniform_numbers() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(200 + seed as u64);
+        // One round for lists of eight; eleven for a list in two vectors, which exchange rows on the way.
+        for (rows, groups) in [(8, 4), (2 * DEGREE, 1)] {
+            let layout = Layout::new(rows);
+            let vectors = parties.constant(value, groups * layout.vectors_per_list());
+            let groups = vectors.chunks(layout.vectors_per_list()).map(<[_]>::to_vec).collect();
+            shuffle(&parties.session, layout, Orders::Independent, groups).await.unwrap();
+            let transcript = parties.transcript();
+            assert_eq!(transcript.len(), vectors.len() * layout.rounds());
+            assert_uniform("shuffle", transcript.iter().flatten().copied(), PLAIN_MODULUS);
+            let change = |[before, after]: &[Vec<u64>; 2]| {
+                before.iter().zip(after).map(|(before, after)| plain::sub(*after, *before)).collect::<Vec<_>>()
+            };
+            let changes = transcript.array_windows().flat_map(change);
+            assert_uniform("one vector and the next", changes, PLAIN_MODULUS);
+        }
+        // Every slot stays, or every slot moves as far as it can.
+        for pick in [0, 7] {
+            let vectors = parties.constant(value, 2);
+            let picks = Picks {
+                vectors,
+                vector: vec![pick / 7; DEGREE],
+                bits: vec![0, 6, 12],
+                arrangement: vec![pick; DEGREE],
+            };
+            let asked = parties.session.round::<Arrange, _, _, _>(vec![picks; 2], 8, arrange::ask, arrange::finish);
+            asked.await.unwrap();
+            let transcript = parties.transcript();
+            assert_uniform("arrange", transcript.concat(), PLAIN_MODULUS);
+            let neighbours = transcript.concat();
+            let neighbours = neighbours.array_windows().map(|[a, b]| plain::sub(*b, *a));
+            assert_uniform("neighbours", neighbours, PLAIN_MODULUS);
+        }
+    }
+}
+
+/// All orders of few rows are equally likely, and what is beyond the rows stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_orders_are_equally_likely() {
+    let mut parties = Parties::new(210);
+    let keys = parties.owner.p2();
+    let values: Vec<u64> = (0..DEGREE as u64).map(|place| place % 4).collect();
+    for (rows, orders) in [(4, 24), (3, 6)] {
+        let mut seal = || keys.slot().seal(&values, &mut parties.rng).expand().unwrap().raised();
+        let groups = (0..4).map(|_| vec![seal()]).collect();
+        let groups = shuffle(&parties.session, Layout::new(rows), Orders::Independent, groups).await.unwrap();
+        let mut counts = BTreeMap::new();
+        for vector in groups.iter().flatten() {
+            for list in keys.slot().open_slots(vector).as_chunks::<4>().0 {
+                *counts.entry(*list).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(counts.len(), orders);
+        assert!(rows == 4 || counts.keys().all(|list| list[3] == 3));
+        assert_equally_likely("order", &counts.into_values().collect::<Vec<_>>());
+    }
+}
+
 /// The factor of a scaled cell cannot be tested for: with the right one as with a wrong one, `c p` has uniform low bits.
 #[tokio::test(flavor = "multi_thread")]
 async fn factors_cannot_be_guessed_from_what_p2_opens() {
@@ -439,6 +504,7 @@ fn only_these_protocols_declare_leakage() {
         "compare_and_select",
         "lookup",
         "lookup_range",
+        "arrange",
         "open",
         "laplace_scale",
         "add_laplace",

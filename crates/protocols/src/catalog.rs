@@ -77,6 +77,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::lookup_range::LookupRange>(),
     Entry::of::<crate::zero_test::ZeroTest>(),
     Entry::of::<crate::slot_sum::SlotSum>(),
+    Entry::of::<crate::arrange::Arrange>(),
     Entry::of::<crate::open::Open>(),
     Entry::of::<crate::laplace_scale::LaplaceScale>(),
     Entry::of::<crate::add_laplace::AddLaplace>(),

@@ -22,11 +22,13 @@
 //!  truncate              floor or round of x / 2^f
 //!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
 //!  compare_and_select    min(A, B), fast, blinded              message, header   what crosses the wire
+//!  shuffle               rows in a secret order of P1          arrange           its rounds
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
 pub mod add_laplace;
 pub mod and;
+pub mod arrange;
 pub mod catalog;
 mod channel;
 pub mod choose;
@@ -38,6 +40,7 @@ mod error;
 mod fresh_cells;
 mod header;
 pub mod laplace_scale;
+mod layout;
 mod leakage;
 pub mod less_than;
 pub mod lift;
@@ -54,6 +57,7 @@ mod randomness;
 mod responder;
 mod samples;
 mod session;
+pub mod shuffle;
 pub mod slot_sum;
 #[cfg(test)]
 mod testing;
@@ -65,6 +69,7 @@ pub use channel::{Channel, Frames, InProcess};
 pub use counters::{Counted, Counters};
 pub use error::ProtocolError;
 pub use header::{Header, WIRE_VERSION};
+pub use layout::Layout;
 pub use leakage::Leakage;
 pub use limits::Limits;
 pub use protocol::{Protocol, Workload};

@@ -20,10 +20,11 @@ use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
-    Channel, Frame, Frames, Header, Limits, ProtocolError, Randomness, Responder, Session, and, catalog, laplace_scale,
-    lift, lower, multiply, slot_sum, zero_test, zeros,
+    Channel, Frame, Frames, Header, Layout, Limits, ProtocolError, Randomness, Responder, Session, and, catalog,
+    laplace_scale, lift, lower, multiply, slot_sum, zero_test, zeros,
 };
 use veil_slots::{DEGREE, L1, Sanitizer, Slots};
 
@@ -107,6 +108,7 @@ fn run() -> Run {
         let constants = encrypt_constants(&owner, &cell_type, 0, 100).unwrap();
         let scale = laplace_scale::scale(&session, &constants, 8).await.unwrap();
         add_laplace(&session, &scale, CellArray::Binary(&cells), vec![7, 0, -7], 10).await.unwrap();
+        shuffle(&session, Layout::new(4), Orders::Independent, vec![vec![y]]).await.unwrap();
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
