@@ -21,17 +21,17 @@ use fhe::bfv::{BfvParametersBuilder, Ciphertext, Encoding, Plaintext, Relineariz
 use fhe_traits::{FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Width};
+use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Seed, Width};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::{
-    Channel, InProcess, Layout, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift, lower,
-    multiply, slot_sum, truncate, zero_test,
+    Channel, InProcess, Layout, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift,
+    lift_wide, lower, multiply, pairwise, slot_sum, truncate, zero_test,
 };
-use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Slots, plain};
+use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Sample, Slots, plain};
 
 /// Processor seconds of this process so far.
 fn processor_seconds() -> f64 {
@@ -172,6 +172,17 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
     };
     show!("truncate by 2^20", |session| truncate::truncate(session, dividends()));
     show!("zero_test", |session| zero_test::zero_test(session, a[..2].to_vec()));
+    let texts = || {
+        let samples = (0..DEGREE as u16).map(|row| Sample { seed: Seed([1; 16]), index: row % 4096, body: row.into() });
+        vec![lift::Rows { samples: samples.collect(), present: None, width: 48 }; 2]
+    };
+    show!("lift_wide", |session| lift_wide::lift_wide(session, texts()));
+    // A slot is a pair: 1024 rows have 512 shifts, eight a vector.
+    let all_pairs = async |session: &Session| {
+        pairwise::pairwise(session, 1024, 5, true, vec![small.clone()]).await?;
+        Ok::<_, veil_protocols::ProtocolError>(vec![(); 64])
+    };
+    show!("pairwise", |session| all_pairs(session));
 }
 
 /// The comparison done as the paper does it, as far as it can be in BFV: for each of the two numbers a distance is squared and a

@@ -21,7 +21,10 @@ use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{InProcess, Layout, Limits, Randomness, Responder, Session};
-use veil_protocols::{and, catalog, compare_exact, laplace_scale, lift, lower, multiply, slot_sum, zero_test, zeros};
+use veil_protocols::{
+    and, catalog, compare_exact, laplace_scale, lift, lift_wide, lower, multiply, pairwise, rotate, slot_sum,
+    zero_test, zeros,
+};
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, PLAIN_MODULUS, Sample, Sanitizer, SeededSlots, Slots, plain};
 use zeroize::Zeroizing;
 
@@ -491,6 +494,100 @@ async fn factoring_what_p2_sees_does_not_find_the_difference() {
     assert!(seen.iter().all(|y| *y != odd), "r is never one");
 }
 
+/// Texts are masked uniformly, NULLs among them, and the rounds that follow show uniform bits.
+#[tokio::test(flavor = "multi_thread")]
+async fn wide_conversions_show_uniform_numbers() {
+    for (seed, message) in [0, 1, PLAIN_MODULUS, (1 << 48) - 1].into_iter().enumerate() {
+        let mut parties = Parties::new(200 + seed as u64);
+        let keys = parties.owner.p2();
+        let sealed = [(); 2].map(|()| keys.seal_samples(&[message; DEGREE / 2], &mut parties.rng));
+        let samples = sealed.iter().flat_map(|(seed, bodies)| {
+            bodies.iter().zip(0..).map(|(body, index)| Sample { seed: *seed, index, body: *body })
+        });
+        let present = (0..DEGREE).map(|row| row % 5 != 0).collect();
+        let rows = lift::Rows { samples: samples.collect(), present: Some(present), width: 48 };
+        lift_wide::lift_wide(&parties.session, vec![rows.clone(), rows]).await.unwrap();
+        let transcript = parties.transcript();
+        let seen = transcript[..2].iter().flatten();
+        let words = seen.map(|phase| phase.wrapping_add(1 << (NOISE_BITS - 1)) >> NOISE_BITS).collect::<Vec<_>>();
+        assert_uniform("lift_wide", words.iter().copied(), 1 << 48);
+        let mut low = [0; 16];
+        words.iter().for_each(|word| low[(word % 16) as usize] += 1);
+        assert_equally_likely("lift_wide, low bits", &low);
+        // Both rows have the same samples: masked independently of each other, and from slot to slot.
+        let between = words.iter().zip(&words[DEGREE..]).map(|(a, b)| a.wrapping_sub(*b) % (1 << 48));
+        let neighbours = words.array_windows().map(|[a, b]| b.wrapping_sub(*a) % (1 << 48));
+        assert_uniform("lift_wide, differences", between.chain(neighbours), 1 << 48);
+        // Masked bits, and whether the mask wrapped, masked in its turn.
+        let mut places = [0; 8];
+        let (bits, wrapped): (Vec<_>, Vec<_>) =
+            transcript[2..].iter().partition(|opened| opened.iter().all(|value| *value < 8));
+        let threes = bits.iter().filter(|bits| bits.iter().any(|bits| *bits > 3));
+        threes.flat_map(|bits| bits.iter()).for_each(|bits| places[*bits as usize] += 1);
+        assert_equally_likely("lift_wide, bits", &places);
+        assert_eq!(wrapped.len(), 2);
+        assert_uniform("lift_wide, whether it wrapped", wrapped.into_iter().flatten().copied(), PLAIN_MODULUS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rotated_lists_are_uniform_whatever_they_hold() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(210 + seed as u64);
+        let list = |slots| rotate::Rotations { slots, rows: 1000, first: 1, vectors: 1 };
+        let lists = parties.constant(value, 4).into_iter().map(list).collect();
+        rotate::rotate(&parties.session, lists).await.unwrap();
+        let transcript = parties.transcript();
+        assert_uniform("rotate", transcript.iter().flatten().copied(), PLAIN_MODULUS);
+        // Rows repeat from block to block, and their masks do not.
+        let blocks = transcript.iter().flat_map(|slots| slots.iter().zip(&slots[1024..]));
+        assert_uniform("rotate, block by block", blocks.map(|(a, b)| plain::sub(*b, *a)), PLAIN_MODULUS);
+    }
+}
+
+/// P2 sees a zero for a pair of equal rows and for nothing else; what is not zero is uniform, whatever the rows hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn pairs_show_which_rows_are_equal_and_nothing_else() {
+    // An odd list and an even one, values that are small and values that are far apart.
+    for (seed, (rows, step)) in [(101, 1), (100, 1), (101, PLAIN_MODULUS / 8)].into_iter().enumerate() {
+        let mut parties = Parties::new(220 + seed as u64);
+        let list: Vec<u64> = (0..128).map(|row| plain::mul(row * row % 7, step)).collect();
+        let slots = parties.owner.p2().slot().seal(&list.repeat(DEGREE / 128), &mut parties.rng);
+        let slots = slots.expand().unwrap().raised();
+        pairwise::pairwise(&parties.session, rows, 3, true, vec![slots.clone(), slots]).await.unwrap();
+        let transcript = parties.transcript();
+        let [rotated @ .., first, second, counts, again] = transcript.as_slice() else { panic!("too few openings") };
+        assert_uniform("rotate", rotated.iter().flatten().copied(), PLAIN_MODULUS);
+        for differences in [first, second] {
+            for (block, shift) in differences.chunks(128).zip(1..) {
+                // Half way around, the second half would meet the first again.
+                let compared = if 2 * shift < rows {
+                    rows
+                } else if 2 * shift == rows {
+                    shift
+                } else {
+                    0
+                };
+                let equal = |row: usize| row < compared && list[row] == list[(row + shift) % rows];
+                assert!(block.iter().enumerate().all(|(row, difference)| (*difference == 0) == equal(row)));
+            }
+        }
+        let others = [first, second].into_iter().flatten().copied().filter(|difference| *difference != 0);
+        assert_uniform("match_pairs", others, PLAIN_MODULUS);
+        // The same pairs twice: independent factors.
+        let ratios =
+            first.iter().zip(second).filter(|(a, _)| **a != 0).map(|(a, b)| plain::mul(*a, plain::inverse(*b)));
+        let ratios: Vec<u64> = ratios.collect();
+        let neighbours = first.array_windows().filter(|[a, b]| *a != 0 && *b != 0);
+        let neighbours = neighbours.map(|[a, b]| plain::mul(*a, plain::inverse(*b)));
+        assert_uniform("match_pairs, ratios", ratios.into_iter().chain(neighbours), PLAIN_MODULUS);
+        // The counts follow from the pairs; slots beyond the rows are empty.
+        let same = |row: usize| list[..rows].iter().filter(|value| **value == list[row]).count() as u64;
+        let expected: Vec<u64> = (0..DEGREE).map(|row| if row < rows { same(row) } else { 0 }).collect();
+        assert_eq!([counts, again], [&expected, &expected]);
+    }
+}
+
 /// The declared leakage is what these tests check: a protocol that declares something new has to be added here.
 #[test]
 fn only_these_protocols_declare_leakage() {
@@ -508,9 +605,12 @@ fn only_these_protocols_declare_leakage() {
         "open",
         "laplace_scale",
         "add_laplace",
+        "lift_wide",
+        "match_pairs",
+        "count_small",
     ];
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(to_p1, ["open"]);
+    assert_eq!(to_p1, ["open", "count_small"]);
 }

@@ -81,6 +81,10 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::open::Open>(),
     Entry::of::<crate::laplace_scale::LaplaceScale>(),
     Entry::of::<crate::add_laplace::AddLaplace>(),
+    Entry::of::<crate::lift_wide::LiftWide>(),
+    Entry::of::<crate::rotate::Rotate>(),
+    Entry::of::<crate::match_pairs::MatchPairs>(),
+    Entry::of::<crate::count_small::CountSmall>(),
 ];
 
 /// The protocol of that name.

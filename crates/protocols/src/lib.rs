@@ -20,6 +20,9 @@
 //!  and                   products of bits                      add_laplace       cells plus noise of that scale
 //!  less_than             [w < rho], w with P2, rho with P1     choose            a category, drawn for the true one
 //!  truncate              floor or round of x / 2^f
+//!  lift_wide             cells of 48 bits into slots           match_pairs       how many others share a row's value
+//!  rotate                a list of rows, rotated               count_small       how many rows share it with fewer than k
+//!  pairwise              all pairs of a list's rows
 //!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
 //!  compare_and_select    min(A, B), fast, blinded              message, header   what crosses the wire
 //!  shuffle               rows in a secret order of P1          arrange           its rounds
@@ -34,6 +37,7 @@ mod channel;
 pub mod choose;
 pub mod compare_and_select;
 pub mod compare_exact;
+pub mod count_small;
 mod counters;
 mod digits;
 mod error;
@@ -45,16 +49,20 @@ mod leakage;
 pub mod less_than;
 pub mod lift;
 pub mod lift_affine;
+pub mod lift_wide;
 mod limits;
 pub mod lookup;
 pub mod lookup_range;
 pub mod lower;
+pub mod match_pairs;
 pub mod message;
 pub mod multiply;
 pub mod open;
+pub mod pairwise;
 mod protocol;
 mod randomness;
 mod responder;
+pub mod rotate;
 mod samples;
 mod session;
 pub mod shuffle;

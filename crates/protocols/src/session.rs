@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures::{StreamExt, TryStreamExt, stream};
+use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rayon::prelude::*;
 use tokio::sync::mpsc;
@@ -66,6 +67,11 @@ impl<'a> Asker<'a> {
     /// For one item.
     pub fn new(sanitizer: &'a Sanitizer, rng: StdRng) -> Self {
         Self { sanitizer, rng }
+    }
+
+    /// Another one, for a part of the same item that is made beside the others.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self { sanitizer: self.sanitizer, rng: StdRng::from_rng(&mut self.rng) }
     }
 
     /// Blinds and sanitises.

@@ -24,9 +24,9 @@ use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
     Channel, Frame, Frames, Header, Layout, Limits, ProtocolError, Randomness, Responder, Session, and, catalog,
-    laplace_scale, lift, lower, multiply, slot_sum, zero_test, zeros,
+    laplace_scale, lift, lift_wide, lower, multiply, pairwise, slot_sum, zero_test, zeros,
 };
-use veil_slots::{DEGREE, L1, Sanitizer, Slots};
+use veil_slots::{DEGREE, KeyHolder, L1, Sample, Sanitizer, Slots};
 
 /// The first request and answer of every protocol.
 type Recorded = Arc<Mutex<BTreeMap<String, (Frame, Frame)>>>;
@@ -108,7 +108,11 @@ fn run() -> Run {
         let constants = encrypt_constants(&owner, &cell_type, 0, 100).unwrap();
         let scale = laplace_scale::scale(&session, &constants, 8).await.unwrap();
         add_laplace(&session, &scale, CellArray::Binary(&cells), vec![7, 0, -7], 10).await.unwrap();
-        shuffle(&session, Layout::new(4), Orders::Independent, vec![vec![y]]).await.unwrap();
+        shuffle(&session, Layout::new(4), Orders::Independent, vec![vec![y.clone()]]).await.unwrap();
+        let (seed, bodies) = keys.seal_samples(&[7, 8], &mut StdRng::seed_from_u64(5));
+        let samples = bodies.into_iter().zip(0..).map(|(body, index)| Sample { seed, index, body }).collect();
+        lift_wide::lift_wide(&session, vec![lift::Rows { samples, present: None, width: 48 }]).await.unwrap();
+        pairwise::pairwise(&session, 3, 2, true, vec![y]).await.unwrap();
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
@@ -271,7 +275,7 @@ fn forged_messages_never_panic_p2() {
         if header.key_id == run.responder.key_id() && entry.is_some_and(|entry| entry.version == header.version) {
             must_refuse = !well_formed;
         }
-        let heavy = matches!(header.protocol.as_str(), "less_than" | "zero_test" | "truncate");
+        let heavy = matches!(header.protocol.as_str(), "less_than" | "zero_test" | "truncate" | "lift_wide");
         if !must_refuse && heavy && round % 50 != 0 {
             continue;
         }
@@ -312,7 +316,8 @@ fn a_batch_opens_no_more_than_a_row_may() {
     assert!(ask(vec![4000, 96]).is_ok());
     let error = ask(vec![4000, 97]).unwrap_err();
     assert!(matches!(error, ProtocolError::TooLarge { found: 4097, limit: 4096, .. }), "{error}");
-    let opened: u64 = run.responder.counters().opened().map(|(_, count)| count).sum();
+    let metrics = run.responder.counters().opened().filter(|(purpose, _)| *purpose == Purpose::Metric);
+    let opened: u64 = metrics.map(|(_, count)| count).sum();
     assert_eq!(opened, 2 + 4096, "what is refused is not opened");
 }
 
