@@ -80,6 +80,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::open::Open>(),
     Entry::of::<crate::laplace_scale::LaplaceScale>(),
     Entry::of::<crate::add_laplace::AddLaplace>(),
+    Entry::of::<crate::lift_tags::LiftTags>(),
 ];
 
 /// The protocol of that name.

@@ -42,6 +42,7 @@ mod leakage;
 pub mod less_than;
 pub mod lift;
 pub mod lift_affine;
+pub mod lift_tags;
 mod limits;
 pub mod lookup;
 pub mod lookup_range;
