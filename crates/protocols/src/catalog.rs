@@ -81,6 +81,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::laplace_scale::LaplaceScale>(),
     Entry::of::<crate::add_laplace::AddLaplace>(),
     Entry::of::<crate::lift_tags::LiftTags>(),
+    Entry::of::<crate::relabel::Relabel>(),
 ];
 
 /// The protocol of that name.

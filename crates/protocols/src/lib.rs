@@ -52,6 +52,7 @@ pub mod multiply;
 pub mod open;
 mod protocol;
 mod randomness;
+pub mod relabel;
 mod responder;
 mod samples;
 mod session;
