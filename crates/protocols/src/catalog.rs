@@ -82,6 +82,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::add_laplace::AddLaplace>(),
     Entry::of::<crate::lift_tags::LiftTags>(),
     Entry::of::<crate::relabel::Relabel>(),
+    Entry::of::<crate::count_classes::CountClasses>(),
 ];
 
 /// The protocol of that name.

@@ -32,6 +32,7 @@ mod channel;
 pub mod choose;
 pub mod compare_and_select;
 pub mod compare_exact;
+pub mod count_classes;
 mod counters;
 mod digits;
 mod error;

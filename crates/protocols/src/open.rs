@@ -5,8 +5,8 @@
 //!                                                                 <--  x + rho of the first slots, in clear          P2
 //!  P1: minus rho
 //! ```
-//! The only protocol that shows P1 a number. It carries its purpose, which P2 logs and counts, and opens few slots: it is for flags,
-//! cluster sizes and metrics, never for rows.
+//! The only protocol that shows P1 a number of P1's choice. It carries its purpose, which P2 logs and counts, and opens few slots: it
+//! is for flags, cluster sizes and metrics, never for rows.
 
 use rand::CryptoRng;
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots, plain};
@@ -34,11 +34,14 @@ pub enum Purpose {
     StopBit,
     /// A histogram of class sizes.
     SizeHistogram,
+    /// Whether, or how many, rows are in small classes: see [`count_classes`](crate::count_classes).
+    SmallClasses,
 }
 
 impl Purpose {
     /// All purposes; the place is the number on the wire.
-    pub const ALL: [Self; 4] = [Self::Metric, Self::ClusterFlags, Self::StopBit, Self::SizeHistogram];
+    pub const ALL: [Self; 5] =
+        [Self::Metric, Self::ClusterFlags, Self::StopBit, Self::SizeHistogram, Self::SmallClasses];
 
     /// For logs and counters.
     pub fn name(self) -> &'static str {
@@ -47,6 +50,7 @@ impl Purpose {
             Self::ClusterFlags => "cluster_flags",
             Self::StopBit => "stop_bit",
             Self::SizeHistogram => "size_histogram",
+            Self::SmallClasses => "small_classes",
         }
     }
 
@@ -179,6 +183,6 @@ mod tests {
         for (number, purpose) in Purpose::ALL.into_iter().enumerate() {
             assert_eq!(Purpose::from_wire(number as u32), Some(purpose));
         }
-        assert_eq!(Purpose::from_wire(4), None);
+        assert_eq!(Purpose::from_wire(Purpose::ALL.len() as u32), None);
     }
 }
