@@ -83,6 +83,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::lift_tags::LiftTags>(),
     Entry::of::<crate::relabel::Relabel>(),
     Entry::of::<crate::count_classes::CountClasses>(),
+    Entry::of::<crate::count_tags::CountTags>(),
 ];
 
 /// The protocol of that name.

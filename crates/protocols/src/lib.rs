@@ -20,6 +20,8 @@
 //!  and                   products of bits                      add_laplace       cells plus noise of that scale
 //!  less_than             [w < rho], w with P2, rho with P1     choose            a category, drawn for the true one
 //!  truncate              floor or round of x / 2^f
+//!  lift_tags             equality tags into slots              count_classes     rows in small classes, to P1
+//!  relabel               equal to equal, all else secret       count_tags        the same straight from cells
 //!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
 //!  compare_and_select    min(A, B), fast, blinded              message, header   what crosses the wire
 //!  session               P1 runs rounds                        responder         P2 answers
@@ -33,6 +35,7 @@ pub mod choose;
 pub mod compare_and_select;
 pub mod compare_exact;
 pub mod count_classes;
+pub mod count_tags;
 mod counters;
 mod digits;
 mod error;
