@@ -25,7 +25,11 @@ use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Seed, Width};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
+use veil_protocols::count_classes::{Labels, count_classes};
+use veil_protocols::count_tags::{Source, TagTable, count_tags};
+use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::{
     Channel, InProcess, Layout, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift,
@@ -183,6 +187,25 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
         Ok::<_, veil_protocols::ProtocolError>(vec![(); 64])
     };
     show!("pairwise", |session| all_pairs(session));
+    let tagged = CellType { tag: true, ..cell_type.clone() };
+    let messages: Vec<i64> = (0..8 * DEGREE as i64).flat_map(|row| [row % 120, row % 5000]).collect();
+    let cells = encrypt_column(owner, &tagged, &messages, None, &mut StdRng::seed_from_u64(4)).unwrap();
+    let tags = TagColumn::read(CellArray::Binary(&cells), owner.key_id()).unwrap();
+    let chunks = || tags.samples.chunks(DEGREE).map(|chunk| Rows::new(chunk.iter().copied())).collect::<Vec<_>>();
+    show!("lift_tags", |session| lift_tags(session, chunks()));
+    let label = Arc::new(Label::draw(&mut StdRng::seed_from_u64(5)));
+    let combination = |slots: &Slots<L1>| Combination {
+        terms: vec![(slots.clone(), vec![1])],
+        clear: None,
+        labels: vec![label.clone()],
+        block: DEGREE,
+    };
+    show!("relabel", |session| relabel(session, a.iter().map(combination).collect()));
+    let lists = || a.iter().map(|slots| Labels { vectors: vec![slots.clone()], lists: 1 }).collect::<Vec<_>>();
+    show!("count_classes", |session| count_classes(session, DEGREE, DEGREE, 5, true, lists()));
+    let columns = tags.samples.chunks(DEGREE).map(|chunk| Source::Tags(TagColumn { samples: chunk.to_vec() }));
+    let table = Arc::new(TagTable::new(columns.collect(), DEGREE).unwrap());
+    show!("count_tags, 255 sets", |session| count_tags(session, table.clone(), (1..256).collect(), 5, true));
 }
 
 /// The comparison done as the paper does it, as far as it can be in BFV: for each of the two numbers a distance is squared and a

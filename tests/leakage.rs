@@ -6,21 +6,28 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use arrow::array::AsArray;
+use futures::StreamExt;
 use rand::rngs::StdRng;
 use rand::{CryptoRng, SeedableRng};
 use veil_cells::{
-    CellArray, CellType, ColumnId, KeyId, Kind, Lanes, NOISE_BITS, Nulls, Seed, Width, message_of_phase, scale_cells,
+    CellArray, CellType, ColumnId, KeyId, Kind, Lanes, NOISE_BITS, Nulls, Seed, Width, message_of_phase, phase_of_tag,
+    scale_cells, tag_of_phase,
 };
 use veil_keys::{OwnerKeys, P2Keys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::arrange::{self, Arrange, Picks};
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
+use veil_protocols::count_classes::{Labels, count_classes};
+use veil_protocols::count_tags::{Source, TagTable, count_tags};
 use veil_protocols::less_than::{Masked, less_than};
+use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
-use veil_protocols::{InProcess, Layout, Limits, Randomness, Responder, Session};
+use veil_protocols::{Channel, Frame, Frames, InProcess, Layout, Limits, Randomness, Responder, Session};
 use veil_protocols::{
     and, catalog, compare_exact, laplace_scale, lift, lift_wide, lower, multiply, pairwise, rotate, slot_sum,
     zero_test, zeros,
@@ -588,6 +595,166 @@ async fn pairs_show_which_rows_are_equal_and_nothing_else() {
     }
 }
 
+/// A column of cells with these equality tags.
+fn tag_column(parties: &mut Parties, tags: &[u64]) -> TagColumn {
+    let width = Width::of_range(0, 100).unwrap();
+    let plain = CellType::new(Kind::Integer, width, 1, parties.owner.key_id(), ColumnId([4; 8]));
+    let cell_type = CellType { tag: true, ..plain };
+    let messages: Vec<i64> = tags.iter().flat_map(|tag| [7, *tag as i64]).collect();
+    let cells = encrypt_column(&parties.owner, &cell_type, &messages, None, &mut parties.rng).unwrap();
+    TagColumn::read(CellArray::Binary(&cells), parties.owner.key_id()).unwrap()
+}
+
+/// What lies below the steps of phases: uniform over the flood, whatever the tags are.
+fn assert_flooded(what: &str, phases: &[u64]) {
+    let rest = phases.iter().map(|phase| phase.wrapping_sub(phase_of_tag(tag_of_phase(*phase))).wrapping_add(1 << 14));
+    // The cell's own noise reaches a little beyond.
+    assert_uniform(what, rest.map(|rest| (rest as i64).clamp(0, (1 << 15) - 1) as u64), 1 << 15);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lifted_tags_are_uniform_whatever_they_are() {
+    for (seed, tag) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(200 + seed as u64);
+        let column = tag_column(&mut parties, &[tag; 2 * DEGREE]);
+        let rows = column.samples.chunks(DEGREE).map(|samples| Rows::new(samples.iter().copied()));
+        lift_tags(&parties.session, rows.collect()).await.unwrap();
+        let phases = parties.transcript().concat();
+        let tags: Vec<u64> = phases.iter().map(|phase| tag_of_phase(*phase)).collect();
+        assert_uniform("lift_tags", tags.iter().copied(), PLAIN_MODULUS);
+        let neighbours = tags.array_windows().map(|[a, b]| plain::sub(*b, *a));
+        assert_uniform("lift_tags, neighbours", neighbours, PLAIN_MODULUS);
+        assert_flooded("lift_tags, below the step", &phases);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relabelling_shows_uniform_numbers() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(210 + seed as u64);
+        let label = Arc::new(Label::draw(&mut parties.rng));
+        let input = |slots| Combination {
+            terms: vec![(slots, vec![1])],
+            clear: None,
+            labels: vec![label.clone()],
+            block: DEGREE,
+        };
+        let inputs = parties.constant(value, 2).into_iter().map(input).collect();
+        relabel(&parties.session, inputs).await.unwrap();
+        // Equal numbers of one list: blinded independently, their quotients are uniform too.
+        let seen = parties.transcript().concat();
+        assert!(seen.iter().all(|z| *z != 0));
+        let quotients = seen.array_windows().map(|[a, b]| plain::mul(*a, plain::inverse(*b)));
+        assert_uniform("relabel, neighbours", quotients, PLAIN_MODULUS);
+        assert_uniform("relabel", seen.iter().copied(), PLAIN_MODULUS);
+    }
+}
+
+/// P2 sees which labels of a list are equal, and uniform numbers: not the values, not their differences, and nothing that two lists
+/// have in common.
+#[tokio::test(flavor = "multi_thread")]
+async fn classes_show_their_sizes_and_nothing_else() {
+    let mut parties = Parties::new(220);
+    let keys = parties.owner.p2();
+    // Neighbouring numbers, each twice in a list.
+    let values: Vec<u64> = (0..DEGREE as u64).map(|slot| slot / 2).collect();
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let slots = keys.slot().seal(&values, &mut parties.rng).expand().unwrap().raised();
+        let labels = vec![Arc::new(Label::draw(&mut parties.rng))];
+        let input = Combination { terms: vec![(slots, vec![1])], clear: None, labels, block: DEGREE };
+        let vectors = relabel(&parties.session, vec![input]).await.unwrap();
+        parties.transcript();
+        let labels = vec![Labels { vectors, lists: 1 }];
+        assert_eq!(count_classes(&parties.session, DEGREE, DEGREE, 2, true, labels).await.unwrap(), [0]);
+        seen.extend(parties.transcript().concat());
+    }
+    let pairs = seen.as_chunks::<2>().0;
+    assert!(pairs.iter().all(|[first, second]| first == second));
+    let labels: Vec<u64> = pairs.iter().map(|[label, _]| *label).collect();
+    assert_uniform("labels", labels.iter().copied(), PLAIN_MODULUS);
+    let differences = labels.array_windows().map(|[a, b]| plain::sub(*b, *a));
+    assert_uniform("differences of labels", differences, PLAIN_MODULUS);
+    // Second differences of neighbouring numbers are zero; those of their labels are as uniform as they come.
+    let bends = labels.array_windows().map(|[a, b, c]| plain::sub(plain::add(*a, *c), plain::add(*b, *b)));
+    assert_uniform("second differences of labels", bends, PLAIN_MODULUS);
+    let lists: Vec<&[u64]> = labels.chunks(DEGREE / 2).collect();
+    let across = lists.array_windows().flat_map(|[a, b]| a.iter().zip(*b).map(|(a, b)| plain::sub(*a, *b)));
+    assert_uniform("labels of the same number in two lists", across, PLAIN_MODULUS);
+}
+
+/// A channel that writes requests down.
+#[derive(Debug)]
+struct Listener {
+    channel: InProcess,
+    requests: Arc<Mutex<Vec<Frame>>>,
+}
+
+impl Channel for Listener {
+    fn exchange(&self, requests: Frames) -> Frames {
+        let heard = self.requests.clone();
+        let listen = move |request: &Result<Frame, _>| heard.lock().unwrap().extend(request.iter().cloned());
+        self.channel.exchange(requests.inspect(listen).boxed())
+    }
+
+    fn limits(&self) -> Limits {
+        self.channel.limits()
+    }
+}
+
+/// Of sums of tags P2 sees which are equal and how they differ; where they lie is uniform for every set, and what is below is flood.
+#[tokio::test(flavor = "multi_thread")]
+async fn counted_tags_show_differences_and_nothing_else() {
+    let mut parties = Parties::new(230);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let responder = Responder::new(Arc::new(parties.owner.p2()), Limits::default(), Randomness::fixed(231));
+    let channel = Listener { channel: InProcess::new(Arc::new(responder)), requests: requests.clone() };
+    let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
+    let session = Session::with(Arc::new(channel), parties.owner.key_id(), sanitizer, Randomness::fixed(232));
+    let tags = [[5, 5, 9, 9], [1, 1, 1, PLAIN_MODULUS - 1]];
+    let columns: Vec<TagColumn> = tags.iter().map(|tags| tag_column(&mut parties, tags)).collect();
+    let mut sources: Vec<Source> = columns.iter().cloned().map(Source::Tags).collect();
+    sources.push(Source::Clear(vec![0, 1, 0, 1]));
+    let table = Arc::new(TagTable::new(sources, 4).unwrap());
+    let asked = [0b001, 0b010, 0b011, 0b111];
+    let sets: Vec<u64> = asked.into_iter().cycle().take(12_000).collect();
+    count_tags(&session, table, sets.clone(), 2, true).await.unwrap();
+
+    let keys = parties.owner.p2();
+    let mask = |column: &TagColumn| {
+        let samples = column.samples.iter().flatten().map(|sample| Sample { body: 0, ..*sample });
+        keys.open_samples(&samples.collect::<Vec<_>>())
+    };
+    let masks: Vec<_> = columns.iter().map(mask).collect();
+    let mut bodies: Vec<u64> = Vec::new();
+    for request in requests.lock().unwrap().iter() {
+        let column = request.batch.column_by_name("bodies").unwrap().as_binary::<i64>();
+        bodies.extend(column.value(0).as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+    }
+    let rows = bodies.as_chunks::<4>().0;
+    assert_eq!(rows.len(), sets.len());
+    let (mut firsts, mut phases, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+    for (set, bodies) in sets.iter().zip(rows) {
+        let used = masks.iter().enumerate().filter(|(column, _)| set >> column & 1 == 1).map(|(_, mask)| mask);
+        let seen = used.fold(*bodies, |phases, mask| std::array::from_fn(|row| phases[row].wrapping_add(mask[row])));
+        let sums: Vec<u64> = seen.iter().map(|phase| tag_of_phase(*phase)).collect();
+        let differences: Vec<u64> = sums.iter().map(|sum| plain::sub(*sum, sums[0])).collect();
+        let last = PLAIN_MODULUS - 2;
+        match set {
+            0b001 => assert_eq!(differences, [0, 0, 4, 4]),
+            0b010 => assert_eq!(differences, [0, 0, 0, last]),
+            0b011 => assert_eq!(differences, [0, 0, 4, plain::add(last, 4)]),
+            _ => labels.push(differences[1]),
+        }
+        firsts.push(sums[0]);
+        phases.extend(seen);
+    }
+    assert_uniform("where sums lie", firsts, PLAIN_MODULUS);
+    assert_flooded("below the step", &phases);
+    // One label of a clear value in a run, which says nothing about the value.
+    assert!(labels.iter().all(|label| *label == labels[0] && *label > 1));
+}
+
 /// The declared leakage is what these tests check: a protocol that declares something new has to be added here.
 #[test]
 fn only_these_protocols_declare_leakage() {
@@ -605,6 +772,9 @@ fn only_these_protocols_declare_leakage() {
         "open",
         "laplace_scale",
         "add_laplace",
+        "lift_tags",
+        "count_classes",
+        "count_tags",
         "lift_wide",
         "match_pairs",
         "count_small",
@@ -612,5 +782,5 @@ fn only_these_protocols_declare_leakage() {
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(to_p1, ["open", "count_small"]);
+    assert_eq!(to_p1, ["open", "count_classes", "count_tags", "count_small"]);
 }

@@ -20,6 +20,8 @@
 //!  and                   products of bits                      add_laplace       cells plus noise of that scale
 //!  less_than             [w < rho], w with P2, rho with P1     choose            a category, drawn for the true one
 //!  truncate              floor or round of x / 2^f
+//!  lift_tags             equality tags into slots              count_classes     rows in small classes, to P1
+//!  relabel               equal to equal, all else secret       count_tags        the same straight from cells
 //!  lift_wide             cells of 48 bits into slots           match_pairs       how many others share a row's value
 //!  rotate                a list of rows, rotated               count_small       how many rows share it with fewer than k
 //!  pairwise              all pairs of a list's rows
@@ -37,7 +39,9 @@ mod channel;
 pub mod choose;
 pub mod compare_and_select;
 pub mod compare_exact;
+pub mod count_classes;
 pub mod count_small;
+pub mod count_tags;
 mod counters;
 mod digits;
 mod error;
@@ -49,6 +53,7 @@ mod leakage;
 pub mod less_than;
 pub mod lift;
 pub mod lift_affine;
+pub mod lift_tags;
 pub mod lift_wide;
 mod limits;
 pub mod lookup;
@@ -61,6 +66,7 @@ pub mod open;
 pub mod pairwise;
 mod protocol;
 mod randomness;
+pub mod relabel;
 mod responder;
 pub mod rotate;
 mod samples;

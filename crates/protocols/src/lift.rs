@@ -92,8 +92,8 @@ pub struct Rows {
 
 /// What P1 remembers: its masks.
 pub struct Asked {
-    mask: Vec<u64>,
-    present: Option<Vec<bool>>,
+    pub(crate) mask: Vec<u64>,
+    pub(crate) present: Option<Vec<bool>>,
 }
 
 /// P1 masks every body.

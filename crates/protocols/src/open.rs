@@ -5,8 +5,8 @@
 //!                                                                 <--  x + rho of the first slots, in clear          P2
 //!  P1: minus rho
 //! ```
-//! The protocol that shows P1 numbers; but for it, [`count_small`](crate::count_small) shows one. It carries its purpose, which P2 logs and counts, and opens few slots: it is for flags,
-//! cluster sizes and metrics, never for rows.
+//! The only protocol that shows P1 a number of P1's choice. It carries its purpose, which P2 logs and counts, and opens few slots: it
+//! is for flags, cluster sizes and metrics, never for rows.
 
 use rand::CryptoRng;
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots, plain};
@@ -34,7 +34,7 @@ pub enum Purpose {
     StopBit,
     /// A histogram of class sizes.
     SizeHistogram,
-    /// How many rows share their value with fewer than k.
+    /// Whether, or how many, rows are in small classes: see [`count_classes`](crate::count_classes).
     SmallClasses,
 }
 
@@ -183,6 +183,6 @@ mod tests {
         for (number, purpose) in Purpose::ALL.into_iter().enumerate() {
             assert_eq!(Purpose::from_wire(number as u32), Some(purpose));
         }
-        assert_eq!(Purpose::from_wire(5), None);
+        assert_eq!(Purpose::from_wire(Purpose::ALL.len() as u32), None);
     }
 }

@@ -117,7 +117,7 @@ impl Responder {
         let rngs = (0..batch.num_rows()).map(|_| StdRng::from_seed(self.randomness.seed())).collect();
         let ran = (entry.run)(&batch, self.holder.as_ref(), &self.limits, rngs)?;
         for (purpose, count) in &ran.opened {
-            // What an auditor reads: P1 sees no other numbers.
+            // What an auditor reads: P1 sees numbers through protocols that say so here, and no others.
             tracing::info!(purpose = purpose.name(), count, session = %short(&header.session), "opened to P1");
             self.counters.record_opened(*purpose, *count);
         }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use arrow::array::BinaryArray;
+use arrow::buffer::NullBuffer;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use veil_keys::{OwnerKeys, P2Keys};
+use veil_cells::{CellType, ColumnId, Kind, Nulls, Width};
+use veil_keys::{OwnerKeys, P2Keys, encrypt_column};
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, Sanitizer, Slots, plain};
 
 use crate::{InProcess, Limits, Randomness, Responder, Session};
@@ -39,6 +42,16 @@ impl Parties {
 
     pub(crate) fn open(&self, slots: &Slots<L1>) -> Vec<u64> {
         self.keys.slot().open_slots(slots)
+    }
+
+    /// Cells of any values with these equality tags.
+    pub(crate) fn tagged_cells(&mut self, nulls: Nulls, tags: &[u64], present: Option<&NullBuffer>) -> BinaryArray {
+        let width = Width::of_range(0, 100).unwrap();
+        let plain = CellType::new(Kind::Integer, width, 1, self.owner.key_id(), ColumnId([4; 8]));
+        let cell_type = CellType { tag: true, nulls, ..plain };
+        let others = [42, 0].into_iter().take(cell_type.cell_lanes().total() - 1);
+        let messages: Vec<i64> = tags.iter().flat_map(|tag| others.clone().chain([*tag as i64])).collect();
+        encrypt_column(&self.owner, &cell_type, &messages, present, &mut self.rng).unwrap()
     }
 
     /// Uniform numbers, with the extremes among them.

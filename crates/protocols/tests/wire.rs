@@ -17,9 +17,13 @@ use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, Width, scale
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
+use veil_protocols::count_classes::{Labels, count_classes};
+use veil_protocols::count_tags::{Source, TagTable, count_tags};
 use veil_protocols::less_than::{Masked, less_than};
+use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
@@ -108,6 +112,7 @@ fn run() -> Run {
         let constants = encrypt_constants(&owner, &cell_type, 0, 100).unwrap();
         let scale = laplace_scale::scale(&session, &constants, 8).await.unwrap();
         add_laplace(&session, &scale, CellArray::Binary(&cells), vec![7, 0, -7], 10).await.unwrap();
+        classes(&session, &owner, y.clone()).await;
         shuffle(&session, Layout::new(4), Orders::Independent, vec![vec![y.clone()]]).await.unwrap();
         let (seed, bodies) = keys.seal_samples(&[7, 8], &mut StdRng::seed_from_u64(5));
         let samples = bodies.into_iter().zip(0..).map(|(body, index)| Sample { seed, index, body }).collect();
@@ -116,6 +121,25 @@ fn run() -> Run {
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
+}
+
+/// The protocols that find identifying columns.
+async fn classes(session: &Session, owner: &OwnerKeys, labels: Slots<L1>) {
+    let mut rng = StdRng::seed_from_u64(2025);
+    let width = Width::of_range(0, 100).unwrap();
+    let plain = CellType::new(Kind::Integer, width, 1, owner.key_id(), ColumnId([4; 8]));
+    let cell_type = CellType { tag: true, ..plain };
+    let cells = encrypt_column(owner, &cell_type, &[1, 1000, 2, 2000, 1, 1000], None, &mut rng).unwrap();
+    let column = TagColumn::read(CellArray::Binary(&cells), owner.key_id()).unwrap();
+    lift_tags(session, vec![Rows::new(column.samples.iter().copied())]).await.unwrap();
+    let label = Arc::new(Label::draw(&mut rng));
+    let terms = vec![(labels.clone(), vec![3])];
+    relabel(session, vec![Combination { terms, clear: None, labels: vec![label], block: DEGREE }]).await.unwrap();
+    let labels = Labels { vectors: vec![labels], lists: 2 };
+    assert_eq!(count_classes(session, 3, 16, 4, true, vec![labels]).await.unwrap(), [3, 3]);
+    let columns = vec![Source::Tags(column), Source::Clear(vec![7, 8, 9])];
+    let table = Arc::new(TagTable::new(columns, 3).unwrap());
+    assert_eq!(count_tags(session, table, vec![0b01, 0b11], 2, true).await.unwrap(), [1, 3]);
 }
 
 fn digest(frame: &Frame) -> String {

@@ -59,6 +59,15 @@ pub fn checked(values: &[u64]) -> Result<(), SlotError> {
     }
 }
 
+/// `a^exponent`.
+#[inline]
+pub fn pow(a: u64, exponent: u64) -> u64 {
+    (0..u64::BITS - exponent.leading_zeros()).rev().fold(1, |power, bit| {
+        let square = mul(power, power);
+        if exponent >> bit & 1 == 1 { mul(square, a) } else { square }
+    })
+}
+
 /// `1/a`, for a non-zero `a`.
 pub fn inverse(a: u64) -> u64 {
     MODULUS.pow(a, PLAIN_MODULUS - 2)
@@ -129,6 +138,7 @@ mod tests {
             prop_assert_eq!(add(sub(a, b), b), a);
             prop_assert_eq!(from_signed(centred(a)), a);
             prop_assert!(a == 0 || mul(inverse(a), a) == 1);
+            prop_assert_eq!(pow(a, b), MODULUS.pow(a, b));
         }
     }
 
@@ -138,6 +148,7 @@ mod tests {
         assert_eq!(mul(largest, largest), 1);
         assert_eq!(mul(largest, 1), largest);
         assert_eq!(centred(largest), -1);
+        assert_eq!([pow(7, 0), pow(0, 5), pow(7, 1), pow(largest, u64::MAX)], [1, 0, 7, largest]);
         assert_eq!(from_signed(-1), largest);
         assert_eq!(from_signed(i64::MIN), (i128::from(i64::MIN).rem_euclid(PLAIN_MODULUS.into())) as u64);
     }
