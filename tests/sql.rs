@@ -4,6 +4,7 @@
 
 mod sql {
     mod distributions;
+    mod identifiers;
     mod resilience;
     mod results;
     mod slt;

@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::Documentation;
 use veil_udfs::{aggregate_functions, scalar_functions};
 
-use crate::Veil;
+use crate::{Veil, identifiers};
 
 /// The table function.
 #[derive(Debug)]
@@ -31,13 +31,20 @@ impl TableFunctionImpl for VeilFunctions {
     }
 }
 
-/// Name, section, syntax, description and example of every function.
-pub fn function_table(veil: &Veil) -> Result<RecordBatch> {
+/// Every function with its documentation: those of rows, of groups, and of relations.
+pub fn documented(veil: &Veil) -> Vec<(String, Documentation)> {
     let scalars = scalar_functions(veil.context());
     let aggregates = aggregate_functions();
-    let documented = scalars.iter().filter_map(|function| Some((function.name(), function.documentation()?)));
-    let documented = documented.chain(aggregates.iter().filter_map(|f| Some((f.name(), f.documentation()?))));
-    let documented: Vec<(&str, &Documentation)> = documented.collect();
+    let of_rows = scalars.iter().map(|function| (function.name(), function.documentation()));
+    let of_groups = aggregates.iter().map(|function| (function.name(), function.documentation()));
+    let known = of_rows.chain(of_groups);
+    let known = known.filter_map(|(name, documentation)| Some((name.to_owned(), documentation?.clone())));
+    known.chain(identifiers::documented()).collect()
+}
+
+/// Name, section, syntax, description and example of every function.
+pub fn function_table(veil: &Veil) -> Result<RecordBatch> {
+    let documented = documented(veil);
     let column = |of: fn(&str, &Documentation) -> String| -> ArrayRef {
         Arc::new(documented.iter().map(|(name, docs)| Some(of(name, docs))).collect::<StringArray>())
     };

@@ -22,6 +22,9 @@
 //!  display     encrypted cells for people
 //!  error       errors for people
 //!  functions   the table function veil_functions()
+//!
+//!  relation_function   functions in FROM that take relations and named arguments
+//!  identifiers         one of them: which columns identify people
 //! ```
 
 mod carry_types;
@@ -30,7 +33,11 @@ mod error;
 mod find_rounds;
 mod functions;
 mod guard;
+mod identifiers;
 mod operators;
+#[cfg(test)]
+mod reference;
+mod relation_function;
 mod restore_type;
 mod rounds_exec;
 mod rounds_node;
@@ -40,7 +47,8 @@ mod veil;
 
 pub use display::veiled;
 pub use error::explain_error;
-pub use functions::function_table;
+pub use functions::{documented, function_table};
+pub use identifiers::{IdentifiersExec, IdentifiersNode, Search};
 pub use rounds_exec::RoundsExec;
 pub use rounds_node::{RoundsNode, RoundsPlanner};
 pub use session::{VeilSessionConfig, VeilSessionState};

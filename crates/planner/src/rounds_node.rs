@@ -18,6 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use crate::Veil;
+use crate::identifiers::IdentifiersNode;
 use crate::rounds_exec::{Call, RoundsExec};
 
 /// Columns that hold the results of calls.
@@ -112,7 +113,7 @@ impl UserDefinedLogicalNodeCore for RoundsNode {
     }
 }
 
-/// Turns the node into its operator; add it to your own planner if you have one.
+/// Turns the nodes of this crate into their operators; add it to your own planner if you have one.
 #[derive(Debug)]
 pub struct RoundsPlanner(Veil);
 
@@ -134,7 +135,11 @@ impl ExtensionPlanner for RoundsPlanner {
         session: &dyn Session,
         planning: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let (Some(node), [input]) = (node.as_any().downcast_ref::<RoundsNode>(), inputs) else { return Ok(None) };
+        let [input] = inputs else { return Ok(None) };
+        if let Some(node) = node.as_any().downcast_ref::<IdentifiersNode>() {
+            return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));
+        }
+        let Some(node) = node.as_any().downcast_ref::<RoundsNode>() else { return Ok(None) };
         let calls = node.calls.iter().zip(node.names()).map(|(call, name)| {
             let call = planner.create_physical_expr(call, node.input.schema(), session, planning)?;
             Call::try_new(&call, name, &input.schema())

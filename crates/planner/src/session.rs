@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::common::config::ConfigExtension;
 use datafusion::execution::{SessionStateBuilder, SessionStateDefaults};
 use datafusion::prelude::SessionConfig;
@@ -12,7 +13,9 @@ use crate::carry_types::CarryTypes;
 use crate::find_rounds::FindRounds;
 use crate::functions::VeilFunctions;
 use crate::guard::Guard;
+use crate::identifiers::IdentifiersSummary;
 use crate::operators::RefuseOperators;
+use crate::relation_function::RelationFunctions;
 use crate::rounds_node::VeilQueryPlanner;
 use crate::tables::VeilTableFactory;
 
@@ -67,8 +70,13 @@ impl VeilSessionState for SessionStateBuilder {
             (format, factory as _)
         });
         let factories = factories.collect();
-        let functions = VeilFunctions::table_function(veil);
-        builder.table_functions().get_or_insert_default().insert(functions.name().to_owned(), functions);
+        for function in [VeilFunctions::table_function(veil), IdentifiersSummary::table_function(veil)] {
+            builder.table_functions().get_or_insert_default().insert(function.name().to_owned(), function);
+        }
+        // Relation functions look up tables by themselves, in the catalogs that the session will have.
+        let catalogs = builder.catalog_list().get_or_insert_with(|| Arc::new(MemoryCatalogProviderList::new())).clone();
+        let relations = builder.relation_planners().get_or_insert_default();
+        relations.push(Arc::new(RelationFunctions::new(catalogs)));
         builder.query_planner().get_or_insert_with(|| Arc::new(VeilQueryPlanner::new(veil.clone())));
         builder.with_config(config).with_analyzer_rules(rules).with_table_factories(factories)
     }

@@ -13,12 +13,14 @@ use veil_slots::{PublicKey, Sanitizer};
 use veil_udfs::{VeilContext, VeilOptions};
 
 use crate::error::protocol;
+use crate::identifiers::{Search, Searches};
 
 /// Shared by everything that runs in a session. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Veil {
     context: VeilContext,
     links: Arc<Mutex<Links>>,
+    searches: Searches,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +35,7 @@ struct Links {
 impl Veil {
     /// With a context of its own, for tests.
     pub fn new(context: VeilContext) -> Self {
-        Self { context, links: Arc::default() }
+        Self { context, ..Self::default() }
     }
 
     /// What the functions share.
@@ -54,6 +56,20 @@ impl Veil {
     /// Asks the P2 at this address unless `veil.p2` names another. It is connected to when it is first needed.
     pub async fn set_remote(&self, config: ClientConfig) {
         self.links.lock().await.remote = Some(config);
+    }
+
+    /// The searches for identifiers that have ended, the latest last.
+    pub fn searches(&self) -> Vec<Search> {
+        self.searches.all()
+    }
+
+    /// What the reader of results should know, since this was last asked.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.searches.take_notes()
+    }
+
+    pub(crate) fn add_search(&self, search: Search) {
+        self.searches.add(search);
     }
 
     /// A run against P2 for columns of this key set.

@@ -1,7 +1,6 @@
 //! Which sets of columns identify people: a search of the lattice of all sets, from single columns upwards.
 //!
-//! A set identifies if fewer than k rows share some combination of its values (Gkoulalas-Divanis and Braghin, "FPVI", as the
-//! workflow of secure k-anonymisation uses it). Adding a column only splits classes, so
+//! A set identifies if fewer than k rows share some combination of its values. Adding a column only splits classes, so
 //!
 //! - every superset of a set that identifies identifies too, and
 //! - no subset of a set that does not identify does.

@@ -224,6 +224,11 @@ pub fn finish(asked: Asked, answer: Answer) -> Result<Vec<u64>, ProtocolError> {
     checked(answer.found, asked.sets, asked.rows, asked.detail)
 }
 
+/// Sets of columns that share one query.
+pub(crate) fn sets_at_once(rows: usize) -> usize {
+    (QUERY_BYTES / (8 * rows.max(1))).clamp(1, QUERY_SETS)
+}
+
 /// One round for many sets of columns (bit 0 is the table's first): for each, how many rows are in classes of fewer than `k`, or
 /// (without detail) 1 if any is.
 pub async fn count_tags(
@@ -250,8 +255,7 @@ pub async fn count_tags(
         (Arc::new(run), own)
     });
     let (run, own) = prepared.await?;
-    let at_once = (QUERY_BYTES / (8 * rows.max(1))).clamp(1, QUERY_SETS);
-    let parts = asked.chunks(at_once).map(|sets| Part { run: run.clone(), sets: sets.to_vec() }).collect();
+    let parts = asked.chunks(sets_at_once(rows)).map(|sets| Part { run: run.clone(), sets: sets.to_vec() }).collect();
     // One query a batch.
     let found = session.round::<CountTags, _, _, _>(parts, BATCH_CIPHERTEXTS, ask, finish).await?;
     let (mut found, mut own) = (found.into_iter().flatten(), own.into_iter());

@@ -47,6 +47,7 @@ mod digits;
 mod error;
 mod fresh_cells;
 mod header;
+pub mod identifiers;
 pub mod laplace_scale;
 mod layout;
 mod leakage;

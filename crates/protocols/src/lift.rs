@@ -164,13 +164,16 @@ pub async fn lift_column(
     order.into_iter().map(next).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)
 }
 
-enum Chunk {
+/// The rows of a vector.
+pub(crate) enum Chunk {
+    /// One sample each.
     Plain(Rows),
+    /// Several, or with factors.
     Affine(lift_affine::Rows),
 }
 
 /// The rows of a chunk, in the simplest form that fits all of them.
-fn rows_of(
+pub(crate) fn rows_of(
     column: &CellArray<'_>,
     start: usize,
     lane: usize,

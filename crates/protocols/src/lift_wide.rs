@@ -15,11 +15,11 @@
 use std::sync::Arc;
 
 use rand::{CryptoRng, RngCore};
-use veil_cells::{MESSAGE_BITS, NOISE_BITS, phase_of_message};
+use veil_cells::{CellArray, MESSAGE_BITS, NOISE_BITS, phase_of_message};
 use veil_slots::{DEGREE, Factor, Fresh, KeyHolder, L1, PLAIN_MODULUS, SeededSlots, Slots, plain};
 
 use crate::digits::{self, Folding, Order};
-use crate::lift::Rows;
+use crate::lift::{self, Chunk, Rows};
 use crate::lookup::{Question, Table, lookup};
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, samples};
@@ -151,6 +151,24 @@ pub(crate) fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Masked, Prot
         }
     };
     Ok(Masked { slots, orders, corrections: Table::PerSlot(Arc::new([correction(0), correction(WRAP)])) })
+}
+
+/// Lifts one lane of a column of texts, 8192 rows a vector.
+pub async fn lift_wide_column(
+    session: &Session,
+    column: CellArray<'_>,
+    lane: usize,
+) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    let mut chunks = Vec::with_capacity(column.len().div_ceil(DEGREE));
+    for start in (0..column.len()).step_by(DEGREE) {
+        match lift::rows_of(&column, start, lane, MESSAGE_BITS, session.key_id())? {
+            Chunk::Plain(rows) => chunks.push(rows),
+            Chunk::Affine(_) => {
+                return Err(ProtocolError::Misuse("texts that were computed with cannot be lifted".to_owned()));
+            }
+        }
+    }
+    lift_wide(session, chunks).await
 }
 
 /// Lifts many chunks of rows.

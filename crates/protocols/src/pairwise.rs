@@ -56,6 +56,16 @@ pub async fn pairwise(
     count_small::count_small(session, counts.collect()).await
 }
 
+/// Vectors that a list of so many rows is compared in.
+pub(crate) fn vectors(rows: usize) -> u64 {
+    (rows / 2).div_ceil(Blocks::of(rows).count()) as u64
+}
+
+/// The most rounds that comparing so many vectors takes: windows may not be full where a list ends.
+pub(crate) fn rounds(vectors: u64) -> u64 {
+    2 * vectors.div_ceil((WINDOW - GROUP) as u64) + 1
+}
+
 /// In how many slots a list of so many rows begins anew: the next power of two.
 pub fn block_of(rows: usize) -> usize {
     Blocks::of(rows).size

@@ -236,7 +236,7 @@ impl ScalarUDFImpl for CellUdf {
 }
 
 /// One function's documentation.
-pub(crate) fn document(
+pub fn document(
     section: &'static str,
     description: &str,
     syntax: &str,

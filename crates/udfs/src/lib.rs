@@ -10,7 +10,6 @@
 //!  enc_*             arithmetic and aggregates                  encrypted   the type of an encrypted column and what travels along
 //!                                                               context     dictionaries, zeros, randomness of a session
 //!                                                               options     SET veil.*
-//!                                                               reference   docs/sql.md
 //! ```
 
 mod arguments;
@@ -21,7 +20,6 @@ mod encrypted;
 mod function;
 mod mask;
 mod options;
-mod reference;
 
 pub use arguments::Arguments;
 pub use context::{Dictionary, VeilContext};
@@ -30,10 +28,9 @@ pub use dp::{
 };
 pub use enc::{EncAvg, EncCount, EncSum, enc_add, enc_scale, enc_sub};
 pub use encrypted::EncryptedField;
-pub use function::{CellFunction, CellUdf, Evaluation, Rounds, damaged_cell};
+pub use function::{CellFunction, CellUdf, Evaluation, Rounds, damaged_cell, document};
 pub use mask::{mask_dictionary, mask_noise, mask_random, mask_redact, mask_shift};
 pub use options::{NoiseMode, VeilOptions};
-pub use reference::sql_reference;
 
 use std::sync::Arc;
 

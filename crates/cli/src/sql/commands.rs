@@ -10,7 +10,7 @@ use datafusion::common::TableReference;
 use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 use veil_cells::CellType;
-use veil_planner::{explain_error, function_table};
+use veil_planner::{documented, explain_error, function_table};
 use veil_privacy::SpentEpsilon;
 
 use super::print::{Format, show};
@@ -45,7 +45,7 @@ pub(crate) async fn run(runner: &mut Runner, command: &str) -> Result<Next, Stri
         ("d", "") => show_table(context, tables(context).await)?,
         ("d", name) => show_table(context, columns(context, name).await?)?,
         ("f", "") => list_functions(runner)?,
-        ("f", name) => write(&function(context, name)?)?,
+        ("f", name) => write(&function(runner, name)?)?,
         ("format", "") => write(&format!("{}\n", format_name(runner.format)))?,
         ("format", name) => {
             runner.format = Format::from_str(name, true).map_err(|_| {
@@ -195,10 +195,12 @@ fn first_sentence(text: &str) -> String {
 }
 
 /// What a function does, from its documentation.
-fn function(context: &SessionContext, name: &str) -> Result<String, String> {
-    let state = context.state();
+fn function(runner: &Runner, name: &str) -> Result<String, String> {
+    let state = runner.engine.context.state();
     let name = name.trim_end_matches("()").to_lowercase();
-    let documentation = (state.scalar_functions().get(&name).and_then(|function| function.documentation()))
+    let ours = documented(&runner.engine.veil).into_iter().find(|(other, _)| *other == name);
+    let documentation = (ours.as_ref().map(|(_, documentation)| documentation))
+        .or_else(|| state.scalar_functions().get(&name).and_then(|function| function.documentation()))
         .or_else(|| state.aggregate_functions().get(&name).and_then(|function| function.documentation()))
         .or_else(|| state.window_functions().get(&name).and_then(|function| function.documentation()));
     match documentation {

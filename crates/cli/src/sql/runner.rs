@@ -113,6 +113,9 @@ impl Runner {
         }
         let rows = printer.map(Printer::finish).transpose()?.flatten();
         self.close(rows, started);
+        if !self.quiet {
+            self.engine.veil.take_notes().iter().for_each(|note| say(&format!("note: {note}")));
+        }
         Ok(())
     }
 

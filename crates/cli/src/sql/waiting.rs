@@ -73,6 +73,8 @@ impl Waiting {
 struct Done {
     read: usize,
     through_rounds: Option<usize>,
+    /// Sets of columns that were checked, of those known so far.
+    sets: Option<(usize, usize)>,
     sent: usize,
     received: usize,
 }
@@ -91,9 +93,20 @@ impl Done {
             if plan.children().is_empty() {
                 self.read += rows;
             }
-            if plan.name() == "VeilRoundsExec" {
-                // The slowest node tells how far a row has come.
-                self.through_rounds = Some(self.through_rounds.map_or(rows, |other| other.min(rows)));
+            let ours = match plan.name() {
+                "VeilRoundsExec" => {
+                    // The slowest node tells how far a row has come.
+                    self.through_rounds = Some(self.through_rounds.map_or(rows, |other| other.min(rows)));
+                    true
+                }
+                "VeilIdentifiersExec" => {
+                    let (checked, known) = self.sets.unwrap_or_default();
+                    self.sets = Some((checked + sum("subsets_checked"), known + sum("subsets_known")));
+                    true
+                }
+                _ => false,
+            };
+            if ours {
                 self.sent += sum("p2_sent_bytes");
                 self.received += sum("p2_received_bytes");
             }
@@ -106,9 +119,14 @@ impl Done {
         if self.read > 0 {
             line += &format!(", {} rows read", HumanCount(self.read as u64));
         }
+        if let Some((checked, known)) = self.sets {
+            line += &format!(", {checked} of {known} sets of columns checked");
+        }
         if let Some(rows) = self.through_rounds {
-            let (sent, received) = (HumanBytes(self.sent as u64), HumanBytes(self.received as u64));
-            line += &format!(", {} rows through P2 ({sent} sent, {received} received)", HumanCount(rows as u64));
+            line += &format!(", {} rows through P2", HumanCount(rows as u64));
+        }
+        if self.sets.is_some() || self.through_rounds.is_some() {
+            line += &format!(" ({} sent, {} received)", HumanBytes(self.sent as u64), HumanBytes(self.received as u64));
         }
         line + "; Ctrl-C cancels"
     }
@@ -122,10 +140,15 @@ mod tests {
     fn the_line_tells_what_is_known() {
         let line = |done: Done| done.line(Duration::from_millis(3400));
         assert_eq!(line(Done::default()), "3 s; Ctrl-C cancels");
-        let done = Done { read: 65_536, through_rounds: Some(8192), sent: 2048, received: 4096 };
+        let done = Done { read: 65_536, through_rounds: Some(8192), sent: 2048, received: 4096, sets: None };
         assert_eq!(
             line(done),
             "3 s, 65,536 rows read, 8,192 rows through P2 (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
+        );
+        let done = Done { sets: Some((9, 28)), sent: 2048, received: 4096, ..Done::default() };
+        assert_eq!(
+            line(done),
+            "3 s, 9 of 28 sets of columns checked (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
         );
     }
 }

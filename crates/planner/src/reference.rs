@@ -1,21 +1,19 @@
-//! docs/sql.md, from the functions' own documentation.
+//! docs/sql.md, from the functions' own documentation. A test writes it.
 
 use std::fmt::Write;
 
-use datafusion::logical_expr::Documentation;
-
-use crate::{VeilContext, aggregate_functions, scalar_functions};
+use crate::{Veil, documented};
 
 const INTRODUCTION: &str = "\
 # SQL on encrypted columns
-<!-- Written by `VEIL_BLESS=1 cargo test -p veil-udfs reference` from the functions' own documentation: change it there. -->
+<!-- Written by `VEIL_BLESS=1 cargo test -p veil-planner reference` from the functions' own documentation: change it there. -->
 
 An encrypted column is an Arrow binary column of type `veil.cell`. It can be selected, renamed, copied, carried through joins, unions,
 subqueries, views and `CASE`, and given to the functions below. Comparing, sorting, grouping, casting it or giving it to other functions is
 refused when a query is planned, with what to use instead. Clear columns are DataFusion's: `WHERE`, `GROUP BY`, `JOIN` and `ORDER BY` them as on any
 table. `SELECT * FROM veil_functions()` lists the functions, `\\f NAME` in `veil sql` shows one.
 
-Where the third column says *rounds*, the engine asks P2 while the query runs; `EXPLAIN` shows such calls as `VeilRounds`, with the protocols they run
+Where the third column says *rounds*, the engine asks P2 while the query runs; `EXPLAIN` shows such calls as `VeilRounds`, or under a name of their own, with the protocols they run
 ([what each tells whom](protocols/README.md)). A call in the text of a query runs once for every row that reaches it, and two calls draw different noise. A view or CTE is
 read anew at each place that names it, and so draws anew: `CREATE TABLE .. AS` draws once. `dp_*` protects values, not which rows are NULL.
 
@@ -36,6 +34,7 @@ const SETTINGS: &str = "
 fn rounds(name: &str) -> &'static str {
     match name {
         "mask_random" | "dp_exponential" => "always",
+        "identifiers" => "unless all columns are clear",
         "dp_laplace" | "dp_geometric" => "if the bounds are encrypted",
         "dp_randomized_response" => "on categories",
         _ => "none",
@@ -43,12 +42,8 @@ fn rounds(name: &str) -> &'static str {
 }
 
 /// The text.
-pub fn sql_reference() -> String {
-    let scalars = scalar_functions(&VeilContext::default());
-    let aggregates = aggregate_functions();
-    let mut all: Vec<(&str, &Documentation)> =
-        scalars.iter().filter_map(|function| Some((function.name(), function.documentation()?))).collect();
-    all.extend(aggregates.iter().filter_map(|function| Some((function.name(), function.documentation()?))));
+fn sql_reference() -> String {
+    let all = documented(&Veil::default());
     let mut text = String::from(INTRODUCTION);
     text.push_str("| function | does | rounds |\n|---|---|---|\n");
     for (name, docs) in &all {
@@ -84,6 +79,6 @@ mod tests {
             std::fs::write(path, &text).unwrap();
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == text, "docs/sql.md is out of date: VEIL_BLESS=1 cargo test -p veil-udfs reference");
+        assert!(written == text, "docs/sql.md is out of date: VEIL_BLESS=1 cargo test -p veil-planner reference");
     }
 }

@@ -1,0 +1,145 @@
+//! `identifiers_summary()`: the searches of a session, and what they cost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
+};
+use datafusion::catalog::{MemTable, TableFunction, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::plan_err;
+use datafusion::error::Result;
+
+use super::Question;
+use crate::Veil;
+
+/// The most searches that are remembered.
+const REMEMBERED: usize = 100;
+
+/// A search that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Search {
+    /// What was asked.
+    pub question: Question,
+    /// Of which columns.
+    pub columns: Vec<String>,
+    /// Rows of the input.
+    pub rows: usize,
+    /// Identifiers that were found.
+    pub identifiers: usize,
+    /// Sets of columns that were asked about.
+    pub checked: u64,
+    /// Sets that others answered for.
+    pub pruned: u64,
+    /// Whether larger sets may identify too.
+    pub cut: bool,
+    /// Rounds with P2.
+    pub rounds: u64,
+    /// Bytes sent to P2.
+    pub bytes_sent: u64,
+    /// Bytes received from P2.
+    pub bytes_received: u64,
+    /// Time on the clock.
+    pub seconds: f64,
+}
+
+impl Search {
+    /// What the reader of the result should know.
+    pub fn note(&self) -> Option<String> {
+        let size = self.question.max_size;
+        self.cut.then(|| {
+            format!(
+                "sets of more than {size} columns were not looked at, and some of those may identify: ask with max_size => {}",
+                size.saturating_add(1)
+            )
+        })
+    }
+}
+
+/// The searches of a session, the latest last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Searches(Arc<Mutex<Log>>);
+
+#[derive(Debug, Default)]
+struct Log {
+    ended: VecDeque<Search>,
+    notes: Vec<String>,
+}
+
+impl Searches {
+    pub(crate) fn add(&self, search: Search) {
+        let mut log = self.lock();
+        log.notes.extend(search.note());
+        log.notes.truncate(REMEMBERED);
+        if log.ended.len() == REMEMBERED {
+            log.ended.pop_front();
+        }
+        log.ended.push_back(search);
+    }
+
+    pub(crate) fn all(&self) -> Vec<Search> {
+        self.lock().ended.iter().cloned().collect()
+    }
+
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().notes)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The table function.
+#[derive(Debug)]
+pub(crate) struct IdentifiersSummary(Veil);
+
+impl IdentifiersSummary {
+    pub(crate) fn table_function(veil: &Veil) -> Arc<TableFunction> {
+        Arc::new(TableFunction::new("identifiers_summary".to_owned(), Arc::new(Self(veil.clone()))))
+    }
+}
+
+impl TableFunctionImpl for IdentifiersSummary {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
+        if !args.exprs().is_empty() {
+            return plan_err!(
+                "identifiers_summary takes no arguments: ask identifiers(..) first, then SELECT * FROM identifiers_summary()"
+            );
+        }
+        let batch = table(&self.0.searches())?;
+        Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+    }
+}
+
+fn table(searches: &[Search]) -> Result<RecordBatch> {
+    let numbers = |of: fn(&Search) -> u64| -> ArrayRef {
+        Arc::new(searches.iter().map(|search| Some(of(search) as i64)).collect::<Int64Array>())
+    };
+    let mut columns = ListBuilder::new(StringBuilder::new());
+    for search in searches {
+        columns.append_value(search.columns.iter().map(Some));
+    }
+    let methods = searches.iter().map(|search| Some(search.question.comparison.name())).collect::<StringArray>();
+    let shuffle = searches.iter().map(|search| Some(search.question.shuffle)).collect::<BooleanArray>();
+    let seconds = searches.iter().map(|search| Some(search.seconds)).collect::<Float64Array>();
+    let notes = searches.iter().map(Search::note).collect::<StringArray>();
+    let run: ArrayRef = Arc::new((1..=searches.len() as i64).collect::<Int64Array>());
+    Ok(RecordBatch::try_from_iter_with_nullable([
+        ("run", run, false),
+        ("columns", Arc::new(columns.finish()), false),
+        ("rows", numbers(|search| search.rows as u64), false),
+        ("k", numbers(|search| search.question.k.into()), false),
+        ("max_size", numbers(|search| search.question.max_size.into()), false),
+        ("method", Arc::new(methods), false),
+        ("shuffle", Arc::new(shuffle), false),
+        ("identifiers", numbers(|search| search.identifiers as u64), false),
+        ("checked", numbers(|search| search.checked), false),
+        ("pruned", numbers(|search| search.pruned), false),
+        ("rounds", numbers(|search| search.rounds), false),
+        ("bytes_sent", numbers(|search| search.bytes_sent), false),
+        ("bytes_received", numbers(|search| search.bytes_received), false),
+        ("seconds", Arc::new(seconds), false),
+        ("note", Arc::new(notes), true),
+    ])?)
+}

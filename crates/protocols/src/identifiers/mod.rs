@@ -1,0 +1,211 @@
+//! Which sets of columns have small classes: the question behind direct and quasi-identifiers.
+//!
+//! ```text
+//!  Tags        count_tags                                          P2 adds tags up and counts, row by row
+//!  Shuffled    lift_tags, relabel, shuffle, count_classes          P2 sees secret labels in a secret order
+//!  Pairwise    lift_tags, (relabel), (shuffle), pairwise           P2 sees which pairs are equal
+//! ```
+//! A column takes part with its equality tags; where it has none, with its values (`lift`, `lift_wide`, and `truncate` where places
+//! below the unit would tell values apart that are released as one); where it is clear, with labels that P1 made up. What is added
+//! up for a set is equal where all its columns are, and otherwise with probability `1/t`: labels are random numbers, lanes get random
+//! coefficients. A NULL is a label too, the same in all rows of its column. Sums of tags alone, without slots, have no coefficients:
+//! there, no two columns may have the same tags.
+//!
+//! Sets of clear columns alone are P1's own business and never reach P2.
+
+mod columns;
+mod cost;
+mod pairs;
+mod shuffled;
+mod tags;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use veil_slots::plain;
+
+pub use cost::Cost;
+
+use crate::channel::blocking;
+use crate::count_classes::in_small_classes;
+use crate::{Leakage, ProtocolError, Session, count_classes, pairwise};
+use columns::SlotTable;
+use tags::TagSums;
+
+/// How rows are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// P2 gets sums of tags in the order of the rows: fast.
+    Tags,
+    /// P2 gets secret labels in a secret order.
+    Shuffled,
+    /// P2 learns of every pair of rows whether they are equal (Algorithm 1 of the paper).
+    Pairwise {
+        /// Whether in a secret order.
+        shuffle: bool,
+    },
+}
+
+impl Method {
+    /// What it tells whom.
+    pub const fn leakage(self) -> Leakage {
+        let p1 = "which of the asked sets of columns have classes smaller than k, and of how many rows if asked";
+        match self {
+            Self::Tags => Leakage {
+                p1,
+                p2: "which rows are equal in each asked set of columns, which are NULL, and the differences of their tags",
+            },
+            Self::Shuffled => Leakage {
+                p1,
+                p2: "the sizes of the classes of each asked set, in no order; which samples of a file take part and which are NULL",
+            },
+            Self::Pairwise { shuffle: true } => Leakage {
+                p1,
+                p2: "the sizes of the classes of each asked set, in no order; which samples of a file take part and which are NULL",
+            },
+            Self::Pairwise { shuffle: false } => Leakage {
+                p1,
+                p2: "which pairs of rows are equal in each asked set of columns, and which rows are NULL",
+            },
+        }
+    }
+
+    /// The most rows that it takes; with tags alone it depends on the columns.
+    pub const fn max_rows(self) -> Option<usize> {
+        match self {
+            Self::Tags => None,
+            Self::Shuffled => Some(count_classes::MAX_BLOCK),
+            Self::Pairwise { .. } => Some(pairwise::MAX_ROWS),
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// Cells with an equality tag.
+    Tags(ArrayRef),
+    /// Cells without one.
+    Values(ArrayRef, Values),
+    /// A number modulo `t` for every row: random, and equal where the rows are.
+    Clear(Vec<u64>),
+}
+
+/// Which numbers make a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Values {
+    /// Lanes, from the first.
+    pub lanes: usize,
+    /// Their width; above 32 the lanes hold text.
+    pub bits: u32,
+    /// Places below the unit, which are rounded away.
+    pub fraction_bits: u32,
+}
+
+/// A table that can be asked about.
+#[derive(Debug)]
+pub struct Table {
+    rows: usize,
+    /// Which columns P2 has to be asked about.
+    encrypted: u64,
+    clear: Vec<Option<Arc<Vec<u64>>>>,
+    prepared: Prepared,
+}
+
+#[derive(Debug)]
+enum Prepared {
+    Clear,
+    Tags(TagSums),
+    Slots(SlotTable),
+}
+
+impl Table {
+    /// Reads the columns, and takes them into slots where the method compares slots. A table of clear columns needs no session.
+    pub async fn prepare(
+        session: Option<Session>,
+        method: Method,
+        rows: usize,
+        columns: Vec<Column>,
+    ) -> Result<Self, ProtocolError> {
+        if columns.len() > u64::BITS as usize {
+            return Err(ProtocolError::Misuse(format!("{} columns are too many to be asked about", columns.len())));
+        }
+        for column in &columns {
+            let found = match column {
+                Column::Tags(cells) | Column::Values(cells, _) => cells.len(),
+                Column::Clear(labels) => {
+                    plain::checked(labels)?;
+                    labels.len()
+                }
+            };
+            if found != rows {
+                return Err(ProtocolError::Misuse(format!("a column of {found} rows does not fit a table of {rows}")));
+            }
+        }
+        let is_encrypted = |column: &Column| u64::from(!matches!(column, Column::Clear(_)));
+        let encrypted = columns.iter().enumerate().fold(0, |set, (at, column)| set | is_encrypted(column) << at);
+        if encrypted != 0
+            && let Some(most) = method.max_rows().filter(|most| rows > *most)
+        {
+            let instead = match method {
+                Method::Pairwise { .. } => "ask about fewer, or use method => 'tags'",
+                Method::Tags | Method::Shuffled => "ask about fewer, or use shuffle => false",
+            };
+            let text = format!("{rows} rows are more than the {most} that can be compared: {instead}");
+            return Err(ProtocolError::Misuse(text));
+        }
+        let clear = columns.iter().map(|column| match column {
+            Column::Clear(labels) => Some(Arc::new(labels.clone())),
+            _ => None,
+        });
+        let clear = clear.collect();
+        let prepared = match (encrypted, session, method) {
+            (0, _, _) => Prepared::Clear,
+            (_, None, _) => return Err(ProtocolError::Misuse("encrypted columns need a session with P2".to_owned())),
+            (_, Some(session), Method::Tags) => Prepared::Tags(TagSums::prepare(session, rows, columns)?),
+            (_, Some(session), _) => Prepared::Slots(SlotTable::prepare(session, method, rows, columns).await?),
+        };
+        Ok(Self { rows, encrypted, clear, prepared })
+    }
+
+    /// For every set of columns, one bit a column: how many rows lie in classes of fewer than `k`, if `detail` is wanted; else 1 if
+    /// there are such rows, and 0 if there are none. `done` hears how many sets have been answered, as they are.
+    pub async fn small_classes(
+        &self,
+        sets: &[u64],
+        k: u32,
+        detail: bool,
+        done: impl Fn(usize),
+    ) -> Result<Vec<u64>, ProtocolError> {
+        let remote: Vec<u64> = sets.iter().copied().filter(|set| set & self.encrypted != 0).collect();
+        let local: Vec<u64> = sets.iter().copied().filter(|set| set & self.encrypted == 0).collect();
+        let local = self.count_clear(local, k, detail).await?;
+        done(local.len());
+        let remote = match &self.prepared {
+            _ if remote.is_empty() => Vec::new(),
+            Prepared::Clear => return Err(ProtocolError::Misuse("a set names a column that there is not".to_owned())),
+            Prepared::Tags(table) => table.count(&remote, k, detail, done).await?,
+            Prepared::Slots(table) => table.count(&remote, k, detail, done).await?,
+        };
+        let (mut remote, mut local) = (remote.into_iter(), local.into_iter());
+        let answer = |set: &u64| if set & self.encrypted != 0 { remote.next() } else { local.next() };
+        sets.iter().map(answer).collect::<Option<Vec<u64>>>().ok_or(ProtocolError::Cancelled)
+    }
+
+    /// What P1 can count by itself.
+    async fn count_clear(&self, sets: Vec<u64>, k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {
+        let (clear, rows) = (self.clear.clone(), self.rows);
+        let count = move |set: u64| {
+            let mut sums = vec![0; rows];
+            for labels in
+                clear.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).filter_map(|(_, of)| of.as_ref())
+            {
+                sums.iter_mut().zip(labels.iter()).for_each(|(sum, label)| *sum = plain::add(*sum, *label));
+            }
+            in_small_classes(&mut sums, k, detail)
+        };
+        blocking(move || sets.into_iter().map(count).collect()).await
+    }
+}

@@ -1,0 +1,48 @@
+//! Labels in a secret order.
+
+use super::Method;
+use super::columns::SlotTable;
+use super::pairs;
+use crate::ProtocolError;
+use crate::count_classes::{Labels, count_classes};
+use crate::relabel::relabel;
+use crate::shuffle::{Orders, shuffle};
+
+/// Vectors that are on their way at the same time: enough to keep both parties busy, half a megabyte each.
+pub(super) const WINDOW: usize = 64;
+
+impl SlotTable {
+    /// Counts small classes of sets.
+    pub(super) async fn count(
+        &self,
+        sets: &[u64],
+        k: u32,
+        detail: bool,
+        done: impl Fn(usize),
+    ) -> Result<Vec<u64>, ProtocolError> {
+        let mut found = Vec::with_capacity(sets.len());
+        let at_once = match self.method {
+            Method::Pairwise { .. } => pairs::SETS_AT_ONCE,
+            _ => (WINDOW / self.layout.vectors_per_list()).max(1) * self.layout.lists_per_vector(),
+        };
+        for sets in sets.chunks(at_once) {
+            found.extend(match self.method {
+                Method::Pairwise { shuffle } => self.count_pairs(sets, k, detail, shuffle).await?,
+                _ => self.count_shuffled(sets, k, detail).await?,
+            });
+            done(sets.len());
+        }
+        Ok(found)
+    }
+
+    async fn count_shuffled(&self, sets: &[u64], k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {
+        let groups: Vec<&[u64]> = sets.chunks(self.layout.lists_per_vector()).collect();
+        let combinations = groups.iter().flat_map(|sets| self.combinations(sets)).collect();
+        let mut labelled = relabel(&self.session, combinations).await?.into_iter();
+        let vectors = self.layout.vectors_per_list();
+        let lists = groups.iter().map(|_| labelled.by_ref().take(vectors).collect()).collect();
+        let shuffled = shuffle(&self.session, self.layout, Orders::Independent, lists).await?;
+        let labels = shuffled.into_iter().zip(&groups).map(|(vectors, sets)| Labels { vectors, lists: sets.len() });
+        count_classes(&self.session, self.layout.rows(), self.layout.block(), k, detail, labels.collect()).await
+    }
+}
