@@ -20,9 +20,10 @@ use veil_protocols::arrange::{self, Arrange, Picks};
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::count_classes::{Labels, count_classes};
 use veil_protocols::count_tags::{Source, TagTable, count_tags};
+use veil_protocols::identifiers::{Column, Method, Table};
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
-use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::lookup::{self, Question};
 use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
@@ -211,10 +212,11 @@ async fn lookups_show_one_zero_at_a_uniform_place() {
     for (seed, value) in [0, 49, 225].into_iter().enumerate() {
         let mut parties = Parties::new(130 + seed as u64);
         let domain: Arc<[u64]> = (0..16).map(|place| place * place).collect();
-        let question = |slots| Question { slots, domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] };
+        let question =
+            |slots| Question { slots, domain: domain.clone(), tables: vec![lookup::Table::Shared(domain.clone())] };
         // One at a time, so that the candidates of a question lie together.
         for slots in parties.constant(value, 2) {
-            lookup(&parties.session, vec![question(slots)]).await.unwrap();
+            lookup::lookup(&parties.session, vec![question(slots)]).await.unwrap();
         }
         let transcript = parties.transcript();
         let mut places = [0; 16];
@@ -239,9 +241,10 @@ async fn lookups_in_ranges_show_uniform_numbers() {
     for (seed, value) in [0, 7, 15].into_iter().enumerate() {
         let mut parties = Parties::new(180 + seed as u64);
         let domain: Arc<[u64]> = (0..16).collect();
-        let question = |slots| Question { slots, domain: domain.clone(), tables: vec![Table::Shared(domain.clone())] };
+        let question =
+            |slots| Question { slots, domain: domain.clone(), tables: vec![lookup::Table::Shared(domain.clone())] };
         let questions = parties.constant(value, 4).into_iter().map(question).collect();
-        lookup(&parties.session, questions).await.unwrap();
+        lookup::lookup(&parties.session, questions).await.unwrap();
         let seen = parties.transcript().concat();
         let mut residues = [0; 16];
         seen.iter().for_each(|w| residues[(w % 16) as usize] += 1);
@@ -753,6 +756,71 @@ async fn counted_tags_show_differences_and_nothing_else() {
     assert_flooded("below the step", &phases);
     // One label of a clear value in a run, which says nothing about the value.
     assert!(labels.iter().all(|label| *label == labels[0] && *label > 1));
+}
+
+/// A table of fifteen rows whose classes have 1, 2, 4 and 8 of them: as one column, or as two, of which the classes are the pairs.
+fn fifteen_rows(parties: &mut Parties, pairs: bool, order: impl Fn(usize) -> usize) -> Vec<Column> {
+    let class = |place: usize| (place + 1).ilog2() as u64;
+    let classes: Vec<u64> = (0..15).map(|row| class(order(row))).collect();
+    let lanes: Vec<Vec<u64>> = match pairs {
+        // Small numbers, whose sums are full of relations.
+        true => {
+            vec![classes.iter().map(|class| class % 2).collect(), classes.iter().map(|class| 5 * (class / 2)).collect()]
+        }
+        false => vec![classes],
+    };
+    let width = Width::of_range(0, 100).unwrap();
+    let column = |tags: &Vec<u64>| {
+        let plain = CellType::new(Kind::Integer, width, 1, parties.owner.key_id(), ColumnId([4; 8]));
+        let messages: Vec<i64> = tags.iter().flat_map(|tag| [7, *tag as i64]).collect();
+        let cell_type = CellType { tag: true, ..plain };
+        let cells = encrypt_column(&parties.owner, &cell_type, &messages, None, &mut parties.rng).unwrap();
+        Column::Tags(Arc::new(cells))
+    };
+    lanes.iter().map(column).collect()
+}
+
+/// Whatever the order of the rows is, and whichever columns make the same classes: P2 sees classes of these sizes, each at any place
+/// with the same probability, with labels that have nothing to do with each other or with those of another set.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shuffled_search_shows_sizes_of_classes_and_nothing_else() {
+    const VECTORS: usize = 24;
+    const LISTS: usize = DEGREE / 16;
+    let orders: [fn(usize) -> usize; 2] = [|row| row, |row| 14 - row];
+    for (seed, (pairs, order)) in [(false, orders[0]), (false, orders[1]), (true, orders[0])].into_iter().enumerate() {
+        let mut parties = Parties::new(240 + seed as u64);
+        let columns = fifteen_rows(&mut parties, pairs, order);
+        let set = if pairs { 0b11 } else { 0b1 };
+        let table = Table::prepare(Some(parties.session.clone()), Method::Shuffled, 15, columns).await.unwrap();
+        parties.transcript();
+        let found = table.small_classes(&[set; VECTORS * LISTS], 3, true, |_| {}).await.unwrap();
+        assert!(found.iter().all(|rows| *rows == 3));
+
+        let mut opened = parties.transcript();
+        let labels = opened.split_off(opened.len() - VECTORS).concat();
+        // Before the labels: one relabelling and three rounds of a shuffle, all masked.
+        assert_eq!(opened.len(), 4 * VECTORS);
+        assert_uniform("masked", opened.concat(), PLAIN_MODULUS);
+        let mut places = vec![0; 15];
+        let (mut smallest, mut bends) = (Vec::new(), Vec::new());
+        for list in labels.as_chunks::<16>().0 {
+            let mut classes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+            list[..15].iter().enumerate().for_each(|(place, label)| classes.entry(*label).or_default().push(place));
+            let mut classes: Vec<(usize, u64, usize)> =
+                classes.into_iter().map(|(label, places)| (places.len(), label, places[0])).collect();
+            classes.sort_unstable();
+            let [(1, a, place), (2, b, _), (4, c, _), (8, d, _)] = classes[..] else { panic!("{classes:?}") };
+            places[place] += 1;
+            smallest.push(a);
+            // Zero for sums of pairs, and for labels that are linear in them.
+            bends.push(plain::sub(plain::add(a, d), plain::add(b, c)));
+        }
+        assert_equally_likely("where the only row of its class is", &places);
+        assert_uniform("its label", smallest.iter().copied(), PLAIN_MODULUS);
+        assert_uniform("what labels of pairs add up to", bends, PLAIN_MODULUS);
+        let between = smallest.array_windows().map(|[a, b]| plain::sub(*b, *a));
+        assert_uniform("labels of one class in two sets", between, PLAIN_MODULUS);
+    }
 }
 
 /// The declared leakage is what these tests check: a protocol that declares something new has to be added here.
