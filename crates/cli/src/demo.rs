@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::util::pretty::pretty_format_batches;
 use clap::Args;
+use datafusion::prelude::SessionContext;
 use veil_keys::{OwnerKeys, os_rng};
 use veil_owner::{Declaration, Output, OwnerError, decrypt_file, encrypt_file, inspect_file, unwatched};
 use veil_planner::{Veil, veiled};
@@ -70,18 +71,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let inspection = inspect_file(&encrypted, &unwatched)?;
     story.quote(&inspect::describe(&inspection)?, usize::MAX)?;
 
-    let masked = folder.join("masked.veil.parquet");
-    let shown = mask(&keys, &encrypted, &masked)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let engine = runtime.block_on(engine(&keys, &encrypted))?;
+    let found = runtime.block_on(query(&engine, IDENTIFIERS))?;
     story.tell(
-        "4. The engine masks and adds noise in SQL; it has no key, and the key holder answers in rounds",
-        &masked,
+        "4. The engine finds out which columns identify people, without seeing any; the key holder answers in rounds",
+        &encrypted,
     )?;
+    story.quote(&format!("{IDENTIFIERS};\n\n{found}"), usize::MAX)?;
+
+    let masked = folder.join("masked.veil.parquet");
+    let shown = runtime.block_on(mask(&engine, &masked))?;
+    story.tell("5. It masks and adds noise in SQL", &masked)?;
     story.quote(&format!("{MASKED};\n\n{shown}"), usize::MAX)?;
 
     let clear_masked = folder.join("masked.csv");
     let output = Output { path: clear_masked.clone(), force: arguments.force };
     decrypt_file(&masked, &keys, &output, &unwatched)?;
-    story.tell("5. The owner looks at what came out: other names, moved dates, costs with noise", &clear_masked)?;
+    story.tell("6. The owner looks at what came out: other names, moved dates, costs with noise", &clear_masked)?;
     story.quote(&read(&clear_masked)?, 4)?;
 
     let back = folder.join("back.csv");
@@ -89,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = RunProgress::new("Decrypting", arguments.quiet);
     decrypt_file(&encrypted, &keys, &output, &|step| progress.watch(step))?;
     progress.clear();
-    story.tell("6. Only the owner's keys bring the true values back", &back)?;
+    story.tell("7. Only the owner's keys bring the true values back", &back)?;
     let decrypted = read(&back)?;
     if decrypted != clear {
         return Err("the decrypted table is not the original one; please report this".into());
@@ -103,25 +110,39 @@ SELECT mask_dictionary(name, 'names') AS name, mask_shift(born, 30) AS born, mas
        dp_exponential(diagnosis, 2.0) AS diagnosis, dp_binary(smoker, 1.0) AS smoker, dp_laplace(cost, 1.0) AS cost, region
 FROM patients WHERE region = 'north'";
 
-/// Runs the query with both servers in this process, into a file; returns its first rows as the engine sees them.
-fn mask(keys: &OwnerKeys, encrypted: &Path, masked: &Path) -> Result<String, Box<dyn std::error::Error>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let veil = Veil::default();
-        veil.add_key(keys.key_id(), keys.p1().public_key().clone()).await;
-        be_p2(&veil, keys.p2()).await;
-        let context = session(&veil);
-        let quoted = |path: &Path| path.display().to_string().replace('\'', "''");
-        let table = format!("CREATE EXTERNAL TABLE patients STORED AS PARQUET LOCATION '{}'", quoted(encrypted));
-        context.sql(&table).await?;
-        if masked.exists() {
-            fs::remove_file(masked)?;
-        }
-        context.sql(&format!("COPY ({MASKED}) TO '{}'", quoted(masked))).await?.collect().await?;
-        let rows = context.sql(&format!("{MASKED} LIMIT 2")).await?.collect().await?;
-        let rows = rows.iter().map(veiled).collect::<Result<Vec<_>, _>>()?;
-        Ok(pretty_format_batches(&rows)?.to_string())
-    })
+/// Which columns identify one in fewer than five people.
+const IDENTIFIERS: &str = "SELECT columns, kind, rows_at_risk FROM identifiers(patients, k => 5, rows_at_risk => true)";
+
+/// A session with both servers in this process, and the encrypted file as its table.
+async fn engine(keys: &OwnerKeys, encrypted: &Path) -> Result<SessionContext, Box<dyn std::error::Error>> {
+    let veil = Veil::default();
+    veil.add_key(keys.key_id(), keys.p1().public_key().clone()).await;
+    be_p2(&veil, keys.p2()).await;
+    let context = session(&veil);
+    let table = format!("CREATE EXTERNAL TABLE patients STORED AS PARQUET LOCATION '{}'", quoted(encrypted));
+    context.sql(&table).await?;
+    Ok(context)
+}
+
+/// Rows as the engine sees them.
+async fn query(engine: &SessionContext, sql: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let rows = engine.sql(sql).await?.collect().await?;
+    let rows = rows.iter().map(veiled).collect::<Result<Vec<_>, _>>()?;
+    Ok(pretty_format_batches(&rows)?.to_string())
+}
+
+/// Writes the masked file; returns its first rows.
+async fn mask(engine: &SessionContext, masked: &Path) -> Result<String, Box<dyn std::error::Error>> {
+    if masked.exists() {
+        fs::remove_file(masked)?;
+    }
+    engine.sql(&format!("COPY ({MASKED}) TO '{}'", quoted(masked))).await?.collect().await?;
+    query(engine, &format!("{MASKED} LIMIT 2")).await
+}
+
+/// A path in SQL.
+fn quoted(path: &Path) -> String {
+    path.display().to_string().replace('\'', "''")
 }
 
 fn read(file: &Path) -> Result<String, OwnerError> {
