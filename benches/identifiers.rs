@@ -173,7 +173,7 @@ impl Line {
     fn print(&self, name: &str, clear: Option<f64>, goal: &str) {
         let Self { sets, rounds, seconds, .. } = self;
         let megabytes = self.bytes as f64 / 1e6;
-        let clear = clear.map_or_else(|| " | ".to_owned(), |clear| format!("{clear:.2} | {:.0}", seconds / clear));
+        let clear = clear.map_or_else(|| " | ".to_owned(), |clear| format!("{clear:.2} | {:.1}", seconds / clear));
         println!("| {name} | {sets} | {rounds} | {megabytes:.1} | {seconds:.2} | {clear} | {goal} |");
     }
 }

@@ -279,8 +279,12 @@ async fn computed_columns_are_compared_by_their_values() {
          method => 'pairwise'; both compare values"
     );
     // By default columns without tags are left out.
+    world.veil.take_notes();
     let batch = world.run(&format!("SELECT * FROM identifiers({masked}, k => 8)")).await.unwrap();
     assert_eq!(found(&batch), named(&[&["gender"]]));
+    let note =
+        "without equality tags, so not looked at: name, age, zip; name them in columns => (..) to compare their values";
+    assert_eq!(world.veil.take_notes(), [note]);
 }
 
 /// Places below the unit are rounded away at a release, so that they tell nobody apart.
@@ -318,6 +322,8 @@ async fn it_composes() {
     world.run("CREATE VIEW men AS SELECT * FROM paper WHERE id <= 4").await.unwrap();
     for (sql, rows) in [
         ("SELECT unnest(columns) AS c FROM identifiers(men, k => 2) WHERE kind = 'direct'", 2),
+        ("SELECT array_to_string(columns, ' and ') FROM identifiers(paper, k => 2) WHERE array_has(columns, 'zip')", 1),
+        ("SELECT columns[1] AS c FROM identifiers(paper, k => 2) WHERE size = 2", 1),
         ("WITH young AS (SELECT name, age FROM paper WHERE id < 3) SELECT * FROM identifiers(young, k => 2)", 1),
         ("SELECT kind, count(*) FROM identifiers('paper', k => 2) GROUP BY kind", 2),
         ("SELECT i.size FROM identifiers(paper, k => 2) AS i JOIN paper ON paper.id = i.size", 3),

@@ -21,6 +21,7 @@ max_length = 8
 [column.age]
 kind = \"integer\"
 range = [0, 120]
+identifier = true
 
 [column.score]
 kind = \"integer\"
@@ -400,6 +401,13 @@ fn both_parties_run_apart() {
     let regions: Vec<&str> = decrypted.lines().skip(1).map(|line| line.split_once(',').unwrap().1).collect();
     assert_eq!(regions, ["north", "south", "south", "north"], "{decrypted}");
     assert!(decrypted.lines().nth(1).unwrap().split_once(',').unwrap().0.parse::<f64>().is_ok(), "{decrypted}");
+
+    // Many rounds.
+    for method in ["shuffle => true", "shuffle => false", "method => 'pairwise'"] {
+        let search = format!("SELECT * FROM identifiers(people, k => 2, columns => (age, region), {method})");
+        let printed = place.sql(&["--keys", "keys/p1.keys", "--p2", &p2.1, "--format", "csv", "-c", &search]);
+        assert_eq!(printed, "columns,size,kind,rows_at_risk\n[age],1,direct,\n", "{method}");
+    }
 
     // SQL can name P2 as well; one that has other keys is refused.
     place.succeed(&["keygen", "-o", "other", "-q"]);

@@ -44,20 +44,29 @@ use crate::error::protocol;
 pub struct IdentifiersExec {
     veil: Veil,
     input: Arc<dyn ExecutionPlan>,
-    places: Vec<usize>,
-    names: Vec<String>,
+    compared: Compared,
     sources: Vec<Source>,
     question: Question,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// Which columns of the input are compared.
+#[derive(Clone, Debug)]
+pub(super) struct Compared {
+    /// Where they are.
+    pub(super) places: Vec<usize>,
+    /// What they are called.
+    pub(super) names: Vec<String>,
+    /// Columns that are not, though nobody said so.
+    pub(super) left_out: Vec<String>,
+}
+
 impl IdentifiersExec {
     pub(super) fn try_new(
         veil: Veil,
         input: Arc<dyn ExecutionPlan>,
-        places: Vec<usize>,
-        names: Vec<String>,
+        compared: Compared,
         question: Question,
     ) -> Result<Self> {
         let fields = input.schema();
@@ -65,7 +74,7 @@ impl IdentifiersExec {
             Some(field) => Source::of(field, &question),
             None => internal_err!("VeilIdentifiersExec has no column {place}"),
         };
-        let sources = places.iter().map(source).collect::<Result<Vec<_>>>()?;
+        let sources = compared.places.iter().map(source).collect::<Result<Vec<_>>>()?;
         let mut keys = sources.iter().filter_map(Source::key);
         if let Some(first) = keys.next()
             && let Some(other) = keys.find(|key| *key != first)
@@ -75,7 +84,7 @@ impl IdentifiersExec {
             );
         }
         if question.comparison == Comparison::Tags && !question.shuffle {
-            refuse_same_tags(&sources, &names)?;
+            refuse_same_tags(&sources, &compared.names)?;
         }
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(schema()),
@@ -83,7 +92,7 @@ impl IdentifiersExec {
             EmissionType::Final,
             Boundedness::Bounded,
         ));
-        Ok(Self { veil, input, places, names, sources, question, properties, metrics: ExecutionPlanMetricsSet::new() })
+        Ok(Self { veil, input, compared, sources, question, properties, metrics: ExecutionPlanMetricsSet::new() })
     }
 
     fn method(&self) -> Method {
@@ -100,7 +109,7 @@ impl IdentifiersExec {
 
     /// The most sets of each size that are asked about.
     fn levels(&self) -> Vec<u64> {
-        let columns = self.names.len();
+        let columns = self.compared.names.len();
         let of_size = |size: usize| sets_up_to(columns, size).saturating_sub(sets_up_to(columns, size - 1));
         // A probe travels with each of the first two levels.
         let probed = |size: usize| of_size(size) + u64::from(size <= 2 && columns > 2);
@@ -133,7 +142,12 @@ impl DisplayAs for IdentifiersExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let leakage = self.method().leakage();
         let subsets = self.levels().iter().fold(0u64, |sum, sets| sum.saturating_add(*sets));
-        write!(f, "VeilIdentifiersExec: columns=[{}], {}, subsets<={subsets}", self.names.join(", "), self.question)?;
+        write!(
+            f,
+            "VeilIdentifiersExec: columns=[{}], {}, subsets<={subsets}",
+            self.compared.names.join(", "),
+            self.question
+        )?;
         if self.key().is_none() {
             return write!(f, ", rounds=0");
         }
@@ -182,13 +196,7 @@ impl ExecutionPlan for IdentifiersExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(Self::try_new(
-                self.veil.clone(),
-                input,
-                self.places.clone(),
-                self.names.clone(),
-                self.question,
-            )?)),
+            Ok([input]) => Ok(Arc::new(Self::try_new(self.veil.clone(), input, self.compared.clone(), self.question)?)),
             Err(children) => internal_err!("VeilIdentifiersExec has one input, not {}", children.len()),
         }
     }
@@ -203,8 +211,7 @@ impl ExecutionPlan for IdentifiersExec {
         let run = Run {
             veil: self.veil.clone(),
             options: VeilOptions::of(context.session_config().options()),
-            places: self.places.clone(),
-            names: self.names.clone(),
+            compared: self.compared.clone(),
             sources: self.sources.clone(),
             question: self.question,
             method: self.method(),
@@ -229,8 +236,7 @@ impl ExecutionPlan for IdentifiersExec {
 struct Run {
     veil: Veil,
     options: VeilOptions,
-    places: Vec<usize>,
-    names: Vec<String>,
+    compared: Compared,
     sources: Vec<Source>,
     question: Question,
     method: Method,
@@ -250,7 +256,7 @@ impl Run {
         let (rows, arrays) = self.collect(input).await?;
         let Question { k, max_size, rows_at_risk, .. } = self.question;
         let external = |error| DataFusionError::External(Box::new(error));
-        let mut search = LatticeSearch::new(self.names.len(), max_size as usize).map_err(external)?;
+        let mut search = LatticeSearch::new(self.compared.names.len(), max_size as usize).map_err(external)?;
         let mut session = None;
         // No row, no class: nothing identifies anybody, and P2 has nothing to answer.
         if rows > 0 {
@@ -276,7 +282,8 @@ impl Run {
         let traffic = |of: fn(&Session) -> u64| session.as_ref().map_or(0, of);
         self.veil.add_search(Search {
             question: self.question,
-            columns: self.names.clone(),
+            columns: self.compared.names.clone(),
+            left_out: self.compared.left_out.clone(),
             rows,
             identifiers: search.identifiers().len(),
             checked: search.checked(),
@@ -293,17 +300,17 @@ impl Run {
     /// All rows, column by column.
     async fn collect(&self, mut input: SendableRecordBatchStream) -> Result<(usize, Vec<ArrayRef>)> {
         let fields = input.schema();
-        let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.places.len()];
+        let mut parts: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.compared.places.len()];
         let mut rows = 0;
         while let Some(batch) = input.try_next().await? {
             // Once as it comes, once in one piece.
             self.memory.try_grow(2 * batch.get_array_memory_size())?;
             rows += batch.num_rows();
-            for (parts, place) in parts.iter_mut().zip(&self.places) {
+            for (parts, place) in parts.iter_mut().zip(&self.compared.places) {
                 parts.push(batch.column(*place).clone());
             }
         }
-        let whole = parts.iter().zip(&self.places).map(|(parts, place)| match parts.as_slice() {
+        let whole = parts.iter().zip(&self.compared.places).map(|(parts, place)| match parts.as_slice() {
             [] => Ok(new_empty_array(fields.field(*place).data_type())),
             [single] => Ok(single.clone()),
             several => Ok(concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>())?),
@@ -326,10 +333,11 @@ impl Run {
             }
             _ => false,
         };
-        let mut damaged = self.names.iter().zip(arrays).zip(&self.sources).filter_map(|((name, array), source)| {
-            source.key()?;
-            damaged_cell(name, CellArray::try_new(array).ok()?)
-        });
+        let mut damaged =
+            self.compared.names.iter().zip(arrays).zip(&self.sources).filter_map(|((name, array), source)| {
+                source.key()?;
+                damaged_cell(name, CellArray::try_new(array).ok()?)
+            });
         match is_misuse(&error).then(|| damaged.next()).flatten() {
             Some(cell) => DataFusionError::External(Box::new(cell)),
             None => error,
@@ -341,7 +349,7 @@ impl Run {
         let item = Arc::new(Field::new_list_field(DataType::Utf8, false));
         let mut columns = ListBuilder::new(StringBuilder::new()).with_field(item);
         for identifier in found {
-            let names = identifier.columns.columns().filter_map(|column| self.names.get(column));
+            let names = identifier.columns.columns().filter_map(|column| self.compared.names.get(column));
             columns.append_value(names.map(Some));
         }
         let sizes: Int64Array = found.iter().map(|found| Some(found.columns.len() as i64)).collect();

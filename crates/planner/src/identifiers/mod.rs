@@ -11,10 +11,13 @@ mod exec;
 mod node;
 mod summary;
 
+use std::sync::Arc;
+
 use datafusion::common::{Column, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Documentation, Expr, Extension, LogicalPlan};
+use veil_cells::CellType;
 use veil_privacy::lattice::MAX_COLUMNS;
 use veil_udfs::{EncryptedField, document};
 
@@ -129,8 +132,8 @@ pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerCont
     };
     let named = call.take_columns("columns", context)?;
     let input = call.finish(&ARGUMENTS)?;
-    let columns = match named {
-        Some(columns) => columns,
+    let (columns, left_out) = match named {
+        Some(columns) => (columns, Vec::new()),
         None => comparable(&input)?,
     };
     match columns.len() {
@@ -147,21 +150,22 @@ pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerCont
         }
     }
     let columns = columns.into_iter().map(Expr::Column).collect();
-    let node = IdentifiersNode::try_new(std::sync::Arc::new(input), columns, question)?;
-    Ok(LogicalPlan::Extension(Extension { node: std::sync::Arc::new(node) }))
+    let node = IdentifiersNode::try_new(Arc::new(input), columns, left_out, question)?;
+    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
-/// All columns that can be compared without more ado: clear ones, and encrypted ones with equality tags.
-fn comparable(input: &LogicalPlan) -> Result<Vec<Column>> {
-    let mut columns = Vec::new();
+/// All columns that can be compared without more ado, which are the clear ones and those with equality tags; and the names of the others.
+fn comparable(input: &LogicalPlan) -> Result<(Vec<Column>, Vec<String>)> {
+    let (mut columns, mut left_out) = (Vec::new(), Vec::new());
     for (qualifier, field) in input.schema().iter() {
         let without_tag = match EncryptedField::of(field)? {
             Some(encrypted) => !encrypted.cell_type.tag,
-            None => veil_cells::CellType::is_only_named_in(field),
+            None => CellType::is_only_named_in(field),
         };
-        if !without_tag {
-            columns.push(Column::new(qualifier.cloned(), field.name()));
+        match without_tag {
+            true => left_out.push(field.name().clone()),
+            false => columns.push(Column::new(qualifier.cloned(), field.name())),
         }
     }
-    Ok(columns)
+    Ok((columns, left_out))
 }

@@ -11,6 +11,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::exec::Compared;
 use super::{IdentifiersExec, Question};
 use crate::Veil;
 
@@ -35,14 +36,21 @@ pub struct IdentifiersNode {
     input: Arc<LogicalPlan>,
     /// Columns of the input.
     columns: Vec<Expr>,
+    /// Names of columns that nobody named and that have no tags.
+    left_out: Vec<String>,
     question: Question,
     schema: DFSchemaRef,
 }
 
 impl IdentifiersNode {
-    pub(super) fn try_new(input: Arc<LogicalPlan>, columns: Vec<Expr>, question: Question) -> Result<Self> {
+    pub(super) fn try_new(
+        input: Arc<LogicalPlan>,
+        columns: Vec<Expr>,
+        left_out: Vec<String>,
+        question: Question,
+    ) -> Result<Self> {
         let schema = Arc::new(DFSchema::try_from(schema().as_ref().clone())?);
-        Ok(Self { input, columns, question, schema })
+        Ok(Self { input, columns, left_out, question, schema })
     }
 
     fn names(&self) -> Vec<String> {
@@ -56,7 +64,8 @@ impl IdentifiersNode {
             other => internal_err!("VeilIdentifiers compares columns, not {other}"),
         });
         let places = places.collect::<Result<Vec<_>>>()?;
-        IdentifiersExec::try_new(veil.clone(), input, places, self.names(), self.question)
+        let compared = Compared { places, names: self.names(), left_out: self.left_out.clone() };
+        IdentifiersExec::try_new(veil.clone(), input, compared, self.question)
     }
 
     fn identity(&self) -> (&Vec<Expr>, &Question, &Arc<LogicalPlan>) {
@@ -108,7 +117,7 @@ impl UserDefinedLogicalNodeCore for IdentifiersNode {
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         match <[LogicalPlan; 1]>::try_from(inputs) {
-            Ok([input]) => Self::try_new(Arc::new(input), exprs, self.question),
+            Ok([input]) => Self::try_new(Arc::new(input), exprs, self.left_out.clone(), self.question),
             Err(inputs) => internal_err!("VeilIdentifiers has one input, not {}", inputs.len()),
         }
     }

@@ -23,6 +23,8 @@ pub struct Search {
     pub question: Question,
     /// Of which columns.
     pub columns: Vec<String>,
+    /// Columns that were not compared, though nobody left them out.
+    pub left_out: Vec<String>,
     /// Rows of the input.
     pub rows: usize,
     /// Identifiers that were found.
@@ -47,12 +49,22 @@ impl Search {
     /// What the reader of the result should know.
     pub fn note(&self) -> Option<String> {
         let size = self.question.max_size;
-        self.cut.then(|| {
+        let cut = self.cut.then(|| {
             format!(
                 "sets of more than {size} columns were not looked at, and some of those may identify: ask with max_size => {}",
                 size.saturating_add(1)
             )
-        })
+        });
+        let left_out = (!self.left_out.is_empty()).then(|| {
+            let names = self.left_out.join(", ");
+            format!(
+                "without equality tags, so not looked at: {names}; name them in columns => (..) to compare their values"
+            )
+        });
+        match (cut, left_out) {
+            (Some(cut), Some(left_out)) => Some(format!("{cut}; {left_out}")),
+            (cut, left_out) => cut.or(left_out),
+        }
     }
 }
 
