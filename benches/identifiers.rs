@@ -138,7 +138,7 @@ impl Bench {
                 for set in sets {
                     answers.push(self.count_clear(set.bits()).await);
                 }
-                search.answer(&answers);
+                search.answer(&answers).unwrap();
             }
             found = search.identifiers().len();
         } else {

@@ -199,6 +199,7 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
         clear: None,
         labels: vec![label.clone()],
         block: DEGREE,
+        repeated: false,
     };
     show!("relabel", |session| relabel(session, a.iter().map(combination).collect()));
     let lists = || a.iter().map(|slots| Labels { vectors: vec![slots.clone()], lists: 1 }).collect::<Vec<_>>();

@@ -641,6 +641,7 @@ async fn relabelling_shows_uniform_numbers() {
             clear: None,
             labels: vec![label.clone()],
             block: DEGREE,
+            repeated: false,
         };
         let inputs = parties.constant(value, 2).into_iter().map(input).collect();
         relabel(&parties.session, inputs).await.unwrap();
@@ -665,7 +666,7 @@ async fn classes_show_their_sizes_and_nothing_else() {
     for _ in 0..4 {
         let slots = keys.slot().seal(&values, &mut parties.rng).expand().unwrap().raised();
         let labels = vec![Arc::new(Label::draw(&mut parties.rng))];
-        let input = Combination { terms: vec![(slots, vec![1])], clear: None, labels, block: DEGREE };
+        let input = Combination { terms: vec![(slots, vec![1])], clear: None, labels, block: DEGREE, repeated: false };
         let vectors = relabel(&parties.session, vec![input]).await.unwrap();
         parties.transcript();
         let labels = vec![Labels { vectors, lists: 1 }];
@@ -802,8 +803,9 @@ async fn a_shuffled_search_shows_sizes_of_classes_and_nothing_else() {
         assert_eq!(opened.len(), 4 * VECTORS);
         assert_uniform("masked", opened.concat(), PLAIN_MODULUS);
         let mut places = vec![0; 15];
-        let (mut smallest, mut bends) = (Vec::new(), Vec::new());
+        let (mut smallest, mut bends, mut behind) = (Vec::new(), Vec::new(), Vec::new());
         for list in labels.as_chunks::<16>().0 {
+            behind.push(list[15]);
             let mut classes: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
             list[..15].iter().enumerate().for_each(|(place, label)| classes.entry(*label).or_default().push(place));
             let mut classes: Vec<(usize, u64, usize)> =
@@ -815,6 +817,8 @@ async fn a_shuffled_search_shows_sizes_of_classes_and_nothing_else() {
             // Zero for sums of pairs, and for labels that are linear in them.
             bends.push(plain::sub(plain::add(a, d), plain::add(b, c)));
         }
+        // The first class has tag zero, which is what lies behind the rows: P2 must not see that.
+        assert_uniform("behind the rows", behind, PLAIN_MODULUS);
         assert_equally_likely("where the only row of its class is", &places);
         assert_uniform("its label", smallest.iter().copied(), PLAIN_MODULUS);
         assert_uniform("what labels of pairs add up to", bends, PLAIN_MODULUS);

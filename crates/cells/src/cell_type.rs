@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::{CellError, ColumnId, KeyId, Lanes};
 
 /// The version of the metadata that this program writes.
-pub const TYPE_VERSION: u8 = 1;
+pub const TYPE_VERSION: u8 = 2;
+
+/// The version since which tags are numbers modulo [`TAG_MODULUS`](crate::TAG_MODULUS).
+const FIRST_TAG_VERSION: u8 = 2;
 
 /// The most binary places below the unit.
 const MAX_FRACTION_BITS: u32 = 40;
@@ -320,7 +323,14 @@ impl ExtensionType for CellType {
             let what = "the column's type";
             return Err(CellError::FromTheFuture { what, found: version, supported: TYPE_VERSION }.into());
         }
-        serde_json::from_str(text).map_err(refused)
+        let read: Self = serde_json::from_str(text).map_err(refused)?;
+        // Tags were other numbers once, and would compare wrongly.
+        match read.version < FIRST_TAG_VERSION && read.tag {
+            true => {
+                Err(refused(serde::de::Error::custom("its equality tags are of an older kind; encrypt the file again")))
+            }
+            false => Ok(read),
+        }
     }
 
     fn supports_data_type(&self, data_type: &DataType) -> Result<(), ArrowError> {
@@ -369,7 +379,7 @@ mod tests {
 
     #[test]
     fn the_metadata_is_pinned() {
-        let json = r#"{"version":1,"kind":"integer","width":8,"lanes":1,"tag":true,"key":"abababababababab","column":"cdcdcdcdcdcdcdcd"}"#;
+        let json = r#"{"version":2,"kind":"integer","width":8,"lanes":1,"tag":true,"key":"abababababababab","column":"cdcdcdcdcdcdcdcd"}"#;
         assert_eq!(age().serialize_metadata().unwrap(), json);
         assert_eq!(CellType::deserialize_metadata(Some(json)).unwrap(), age());
     }
@@ -388,13 +398,18 @@ mod tests {
     #[test]
     fn unknown_and_future_metadata_is_refused() {
         let json = age().serialize_metadata().unwrap();
-        let future = json.replace("\"version\":1", "\"version\":2,\"shape\":3");
+        let future = json.replace("\"version\":2", "\"version\":3,\"shape\":3");
         let mut field = age().field("age").unwrap();
         let mut metadata = field.metadata().clone();
         metadata.insert("ARROW:extension:metadata".to_owned(), future);
         field.set_metadata(metadata);
         let error = CellType::of_field(&field).unwrap_err();
-        assert!(matches!(error, CellError::FromTheFuture { found: 2, .. }), "{error}");
+        assert!(matches!(error, CellError::FromTheFuture { found: 3, .. }), "{error}");
+        // Version 1 is read, but for tags.
+        let old = json.replace("\"version\":2", "\"version\":1");
+        let error = CellType::deserialize_metadata(Some(&old)).unwrap_err().to_string();
+        assert!(error.contains("its equality tags are of an older kind; encrypt the file again"), "{error}");
+        assert!(CellType::deserialize_metadata(Some(&old.replace(",\"tag\":true", ""))).is_ok());
         for (good, bad) in [
             ("integer", "complex"),
             ("\"width\":8", "\"width\":9"),

@@ -49,7 +49,7 @@ fn unhex(text: &Value) -> Vec<u8> {
 
 fn cell_type(keys: &OwnerKeys, extra: &str) -> CellType {
     let json = format!(
-        r#"{{"version":1,"key":"{}","column":"{}",{extra}}}"#,
+        r#"{{"version":2,"key":"{}","column":"{}",{extra}}}"#,
         keys.key_id(),
         keys.column_id("patients", "value")
     );

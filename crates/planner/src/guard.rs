@@ -14,6 +14,7 @@ use datafusion::optimizer::AnalyzerRule;
 use veil_udfs::{CellUdf, EncryptedField};
 
 use crate::carry_types::CHOOSING_FUNCTIONS;
+use crate::identifiers::IdentifiersNode;
 use crate::restore_type::RestoreType;
 
 /// The rule.
@@ -61,6 +62,12 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
             let sorts = distinct.sort_expr.iter().flatten();
             sorts.into_iter().try_for_each(|sort| refuse_encrypted(&sort.expr, &schema, SORTED))?;
         }
+        LogicalPlan::Filter(filter) if filter.predicate.is_volatile() && is_search(&filter.input) => {
+            return plan_err!(
+                "a random condition on the result of identifiers would pick rows of the table that it searches: CREATE TABLE .. AS the result \
+                 first"
+            );
+        }
         LogicalPlan::Dml(write) if matches!(write.op, WriteOp::Insert(_) | WriteOp::Update) => check_write(write)?,
         LogicalPlan::Distinct(Distinct::All(input)) => {
             for field in input.schema().fields() {
@@ -94,6 +101,17 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
         })
     })?;
     Ok(())
+}
+
+/// Whether conditions on this go below a search: DataFusion moves those that name no column below any node.
+fn is_search(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Extension(extension) => extension.node.as_any().is::<IdentifiersNode>(),
+        LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_) => {
+            plan.inputs().into_iter().any(is_search)
+        }
+        _ => false,
+    }
 }
 
 const GROUPED: &str = "cannot be grouped by, since equal values are encrypted differently: GROUP BY a clear column, with enc_sum, \

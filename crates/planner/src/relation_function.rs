@@ -235,8 +235,11 @@ fn plan_input(
         SqlExpr::Identifier(name) => vec![name],
         SqlExpr::CompoundIdentifier(names) => names,
         SqlExpr::Value(value) => match value.value {
-            // Unquoted as it would be in FROM, so that a case that matters can be kept by quotes within.
-            Value::SingleQuotedString(name) => name.split('.').map(Ident::new).collect(),
+            // As DataFusion reads names in texts: quotes within keep the case.
+            Value::SingleQuotedString(name) => {
+                let parts = TableReference::parse_str(&name).to_vec();
+                parts.into_iter().map(|part| Ident::with_quote('"', part)).collect()
+            }
             other => return plan_err!("{function} needs a table or a subquery in parentheses, not {other}"),
         },
         other => return plan_err!("{function} needs a table or a subquery in parentheses, not {other}"),

@@ -68,6 +68,10 @@ impl Veil {
         self.searches.take_notes()
     }
 
+    pub(crate) fn search_log(&self) -> &Searches {
+        &self.searches
+    }
+
     pub(crate) fn add_search(&self, search: Search) {
         self.searches.add(search);
     }

@@ -16,7 +16,10 @@ use std::collections::HashSet;
 /// The most columns.
 pub const MAX_COLUMNS: usize = 64;
 
-/// Why a search cannot begin.
+/// The most sets of one size.
+pub const MAX_SETS: usize = 1 << 22;
+
+/// Why a search cannot begin, or go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LatticeError {
     /// A set is a machine word.
@@ -25,6 +28,11 @@ pub enum LatticeError {
     /// Nothing would be asked.
     #[error("sets of at most 0 columns are none: ask for at least 1")]
     NothingToAsk,
+    /// Memory and patience end.
+    #[error(
+        "more than {MAX_SETS} sets of {0} columns would have to be searched: name fewer columns, or a smaller max_size"
+    )]
+    TooManySets(usize),
 }
 
 /// A set of columns.
@@ -89,6 +97,8 @@ pub struct LatticeSearch {
     size: usize,
     asked: Vec<ColumnSet>,
     probe: Option<ColumnSet>,
+    /// The last probe, which identifies.
+    probed: Option<Identifier>,
     identifiers: Vec<Identifier>,
     checked: u64,
     /// Probes larger than the sets that are searched for.
@@ -111,6 +121,7 @@ impl LatticeSearch {
             size: 1,
             asked: (0..columns).map(|column| ColumnSet::of([column])).collect(),
             probe: None,
+            probed: None,
             identifiers: Vec::new(),
             checked: 0,
             beyond: 0,
@@ -128,7 +139,7 @@ impl LatticeSearch {
 
     /// Takes what was found for the sets of [`next_level`](Self::next_level), in their order: zero for a set that does not identify.
     /// Missing answers count as zero.
-    pub fn answer(&mut self, found: &[u64]) {
+    pub fn answer(&mut self, found: &[u64]) -> Result<(), LatticeError> {
         let sets = std::mem::take(&mut self.asked);
         let mut answers = found.iter().copied().chain(std::iter::repeat(0));
         let mut kept = Vec::with_capacity(sets.len());
@@ -142,21 +153,28 @@ impl LatticeSearch {
         if let Some(probe) = self.probe.take() {
             self.checked += 1;
             self.beyond += u64::from(probe.len() > self.max_size);
-            // It covers everything that could still be asked: nothing of it identifies.
-            if answers.next() == Some(0) {
-                return;
+            match answers.next() {
+                // It covers everything that could still be asked: nothing of it identifies.
+                Some(0) | None => return Ok(()),
+                Some(found) => self.probed = Some(Identifier { columns: probe, found }),
             }
         }
-        let next = joined(&kept);
         if self.size == self.max_size {
-            self.cut = !next.is_empty();
-            return;
+            self.cut = joined(&kept, 1).is_none_or(|next| !next.is_empty());
+            return Ok(());
+        }
+        let next = joined(&kept, MAX_SETS).ok_or(LatticeError::TooManySets(self.size + 1))?;
+        // A probe is the only set of its size that can be left, and has been answered.
+        if let Some(probed) = self.probed.filter(|probed| next == [probed.columns]) {
+            self.identifiers.push(probed);
+            return Ok(());
         }
         if self.size == 1 {
             self.probe = self.worth_probing(kept.iter().fold(ColumnSet(0), |all, set| ColumnSet(all.0 | set.0)));
         }
         self.size += 1;
         self.asked = next;
+        Ok(())
     }
 
     /// A set from the top, unless it was asked about before or is about to be.
@@ -196,8 +214,9 @@ pub fn sets_up_to(columns: usize, size: usize) -> u64 {
     total
 }
 
-/// All sets of one column more whose subsets are all among these, which are sorted as they were made: by their lower columns.
-fn joined(sets: &[ColumnSet]) -> Vec<ColumnSet> {
+/// All sets of one column more whose subsets are all among these, which are sorted as they were made: by their lower columns. `None` if
+/// there are more than so many.
+fn joined(sets: &[ColumnSet], most: usize) -> Option<Vec<ColumnSet>> {
     let known: HashSet<ColumnSet> = sets.iter().copied().collect();
     let mut larger = Vec::new();
     for (at, first) in sets.iter().enumerate() {
@@ -210,10 +229,13 @@ fn joined(sets: &[ColumnSet]) -> Vec<ColumnSet> {
             let set = ColumnSet(first.0 | second.0);
             if set.columns().all(|column| known.contains(&set.without(column))) {
                 larger.push(set);
+                if larger.len() > most {
+                    return None;
+                }
             }
         }
     }
-    larger
+    Some(larger)
 }
 
 #[cfg(test)]
@@ -236,7 +258,7 @@ mod tests {
     fn search(table: &[Vec<u8>], columns: usize, max_size: usize, k: u64) -> LatticeSearch {
         let mut search = LatticeSearch::new(columns, max_size).unwrap();
         while let Some(sets) = search.next_level() {
-            search.answer(&sets.iter().map(|set| small(table, *set, k)).collect::<Vec<_>>());
+            search.answer(&sets.iter().map(|set| small(table, *set, k)).collect::<Vec<_>>()).unwrap();
         }
         search
     }
@@ -282,7 +304,7 @@ mod tests {
         let mut asked = Vec::new();
         while let Some(sets) = search.next_level() {
             let answers: Vec<u64> = sets.iter().map(|set| u64::from(set.includes(ColumnSet::of([3])))).collect();
-            search.answer(&answers);
+            search.answer(&answers).unwrap();
             asked.extend(sets);
         }
         assert_eq!(found(&search), [[3]]);
@@ -298,7 +320,7 @@ mod tests {
         let mut search = LatticeSearch::new(20, 4).unwrap();
         let level = search.next_level().unwrap();
         assert_eq!((level.len(), level[20].len()), (21, 20));
-        search.answer(&[0; 21]);
+        search.answer(&[0; 21]).unwrap();
         assert_eq!(search.next_level(), None);
         assert_eq!((search.identifiers().len(), search.is_cut()), (0, false));
         assert_eq!((search.checked(), search.pruned()), (21, 20 * 19 / 2 + 1140 + 4845));
@@ -311,14 +333,37 @@ mod tests {
         for (max_size, cut, identifiers) in [(1, true, 0), (2, true, 0), (3, true, 0), (4, false, 1), (9, false, 1)] {
             let mut search = LatticeSearch::new(4, max_size).unwrap();
             while let Some(sets) = search.next_level() {
-                search.answer(&answers(&sets));
+                search.answer(&answers(&sets)).unwrap();
             }
             assert_eq!((search.is_cut(), search.identifiers().len()), (cut, identifiers), "{max_size}");
         }
     }
 
+    /// No set is asked about twice, even if only all columns together identify.
+    #[test]
+    fn a_probe_is_an_answer() {
+        let mut search = LatticeSearch::new(3, 3).unwrap();
+        let mut asked = Vec::new();
+        while let Some(sets) = search.next_level() {
+            search.answer(&sets.iter().map(|set| 9 * u64::from(set.len() == 3)).collect::<Vec<_>>()).unwrap();
+            asked.extend(sets);
+        }
+        assert_eq!((asked.len(), asked.iter().collect::<HashSet<_>>().len()), (7, 7));
+        assert_eq!((found(&search), search.identifiers()[0].found), (vec![vec![0, 1, 2]], 9));
+        assert_eq!((search.checked(), search.pruned(), search.is_cut()), (7, 0, false));
+    }
+
     #[test]
     fn limits_are_told() {
+        let mut wide = LatticeSearch::new(64, 9).unwrap();
+        let error = loop {
+            let sets = wide.next_level().unwrap();
+            // Only nearly all columns together identify.
+            if let Err(error) = wide.answer(&sets.iter().map(|set| u64::from(set.len() > 60)).collect::<Vec<_>>()) {
+                break error;
+            }
+        };
+        assert_eq!(error, LatticeError::TooManySets(5));
         assert_eq!(LatticeSearch::new(64, 1).unwrap().next_level().unwrap().len(), 65);
         let error = LatticeSearch::new(65, 1).unwrap_err();
         assert_eq!(error.to_string(), "65 columns are too many to search their sets: name at most 64");

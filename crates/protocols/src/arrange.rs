@@ -8,6 +8,8 @@
 //! `x` itself may be picked slot by slot from several vectors: P1 multiplies and adds on the way to P2. P2 arranges in every way
 //! that the bits span, whichever P1 takes, and sees a uniform vector.
 
+use std::fmt;
+
 use rand::CryptoRng;
 use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, L2, Offset, Outbound, SeededSlots, Slots, plain};
 use zeroize::Zeroizing;
@@ -105,7 +107,7 @@ impl Protocol for Arrange {
 }
 
 /// A vector to be made of others.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Picks {
     /// What it is made of.
     pub vectors: Vec<Slots<L1>>,
@@ -115,6 +117,12 @@ pub struct Picks {
     pub bits: Vec<u8>,
     /// For every slot, after it moved: the number of its arrangement.
     pub arrangement: Vec<u8>,
+}
+
+impl fmt::Debug for Picks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Picks(secret)")
+    }
 }
 
 impl Picks {

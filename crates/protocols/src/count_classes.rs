@@ -4,7 +4,7 @@
 //!  P1:                          labels, k  -->  sorts them, counts equal ones
 //!                                          <--  per list: is there a class of fewer than k rows, or how many rows are      P2
 //! ```
-//! Labels go to P2 sanitised but not blinded: that it sees which are equal is the point. So they must be of a secret function
+//! Labels go to P2 sanitised but not blinded (the slots between lists are): that it sees which are equal is the point. So they must be of a secret function
 //! ([`relabel`](crate::relabel)), new for every list, in an order that P2 does not know; then P2 learns the sizes of the
 //! classes and nothing else.
 //!
@@ -13,7 +13,7 @@
 
 use rand::CryptoRng;
 use rayon::prelude::*;
-use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots};
+use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots, plain};
 use zeroize::Zeroizing;
 
 use crate::limits::BATCH_CIPHERTEXTS;
@@ -162,10 +162,21 @@ pub struct Asked {
     detail: bool,
 }
 
-/// P1 sanitises.
+/// P1 sanitises, and hides all slots that are no rows.
 pub fn ask(part: Part, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
     let Part { labels: Labels { vectors, lists }, layout: Layout { rows, block }, k, detail } = part;
-    let labels = vectors.iter().map(|labels| asker.send(labels, &[])).collect::<Result<_, _>>()?;
+    let labels = vectors.iter().enumerate();
+    let labels = labels.map(|(vector, labels)| {
+        // What is no row would have the label of zero, which some row may have too.
+        let is_row = |place: usize| place % block < rows && place / block < lists;
+        let blind = (vector * DEGREE..(vector + 1) * DEGREE).map(|place| match is_row(place) {
+            true => 0,
+            false => plain::uniform(&mut asker.rng),
+        });
+        let blind: Vec<u64> = blind.collect();
+        asker.send(labels, &blind)
+    });
+    let labels = labels.collect::<Result<_, _>>()?;
     let (lists_sent, rows_sent, block, sent_detail) = (lists as u32, rows as u32, block as u32, u32::from(detail));
     let query = Query { labels, lists: lists_sent, rows: rows_sent, block, k, detail: sent_detail };
     Ok((Asked { lists, rows, detail }, query))

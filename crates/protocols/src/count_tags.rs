@@ -12,8 +12,9 @@
 //! and adds them up for each set. Clear values and NULLs are labels that P1 adds; sets of clear columns alone it counts itself. The
 //! noise of 64 columns (at most 8 each), their rounding and the flood stay below half a step, which is 32770.
 //!
-//! P2 sees, for each set, which rows are equal, by their places in the file, and how their sums of tags differ. It holds no key
-//! that makes a tag of a value.
+//! P2 sees, for each set, which rows are equal, by their places in the file, and how their sums of tags differ: it holds no key that
+//! makes a tag of a value. Where it sees the sums of a set with and without a clear column, it can subtract them, and sees which rows
+//! are equal in that column.
 
 use std::sync::Arc;
 
@@ -92,8 +93,12 @@ impl Workload for Query {
     fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
         let malformed = |why: String| Err(ProtocolError::Malformed(why));
         let (rows, columns) = (self.rows as usize, self.columns as usize);
-        if rows == 0 || !(1..=MAX_COLUMNS).contains(&columns) {
+        if rows == 0 || !(1..=MAX_COLUMNS).contains(&columns) || self.sets.is_empty() {
             return malformed(format!("{rows} rows of {columns} columns are not a table"));
+        }
+        if rows > TagTable::max_rows(columns) {
+            let limit = TagTable::max_rows(columns);
+            return Err(ProtocolError::TooLarge { what: "a number of rows", found: rows, limit });
         }
         let (samples, bodies) = (rows.saturating_mul(columns), rows.saturating_mul(self.sets.len()));
         if self.places.len() != samples.saturating_mul(PLACE_BYTES) || self.bodies.len() != bodies {
@@ -122,7 +127,7 @@ impl Protocol for CountTags {
     const SUMMARY: &'static str = "whether, or how many, rows are in classes of fewer than k equal tags";
     const LEAKAGE: Leakage = Leakage {
         p1: "whether some class of the asked columns is smaller than k; if asked, how many rows are in such classes",
-        p2: "which rows of which samples are equal in the asked columns, the differences of their tags, and which rows are NULL",
+        p2: "which rows of which samples are equal in the asked columns, and in clear ones of them alone; the differences of their tags; which rows are NULL",
     };
     type Query = Query;
     type Received = Query;

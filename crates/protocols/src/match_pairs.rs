@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use rand::CryptoRng;
 use rayon::prelude::*;
 use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L0, L1, Outbound, SeededSlots, Slots, plain};
+use zeroize::Zeroizing;
 
 use crate::message::message;
 use crate::rotate::Blocks;
@@ -82,7 +83,7 @@ impl Protocol for MatchPairs {
         let blocks = blocks.map_err(ProtocolError::Malformed)?;
         let opened: Vec<_> = query.differences.into_par_iter().map(|difference| holder.open(difference)).collect();
         let shifted = opened.iter().flat_map(|slots| slots.chunks_exact(blocks.size)).zip(query.first as usize..);
-        let mut zeros = vec![0; blocks.rows];
+        let mut zeros = Zeroizing::new(vec![0; blocks.rows]);
         for (block, shift) in shifted {
             let compared = block.iter().take(blocks.compared(shift)).enumerate();
             for (row, _) in compared.filter(|(_, difference)| **difference == 0) {

@@ -58,7 +58,12 @@ pub async fn pairwise(
 
 /// Vectors that a list of so many rows is compared in.
 pub(crate) fn vectors(rows: usize) -> u64 {
-    (rows / 2).div_ceil(Blocks::of(rows).count()) as u64
+    (rows / 2).div_ceil(Blocks::of(rows).count().max(1)) as u64
+}
+
+/// Messages in which so many vectors go.
+pub(crate) fn messages(vectors: u64) -> u64 {
+    vectors.div_ceil(GROUP as u64)
 }
 
 /// The most rounds that comparing so many vectors takes: windows may not be full where a list ends.

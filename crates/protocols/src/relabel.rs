@@ -42,6 +42,8 @@ message! {
     Query<C: Outbound => Inbound> {
         /// `z = m (x + k)`.
         blinded: C,
+        /// The first slots, which are repeated to the end; 8192 of them where nothing is.
+        block: u32,
     }
 }
 
@@ -59,7 +61,10 @@ message! {
 
 impl Workload for Query<Inbound> {
     fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
-        Ok(3)
+        match self.block {
+            block if block.is_power_of_two() && block as usize <= DEGREE => Ok(3),
+            block => Err(ProtocolError::Malformed(format!("blocks of {block} slots do not fill a vector"))),
+        }
     }
 }
 
@@ -79,7 +84,9 @@ impl Protocol for Relabel {
         rng: &mut dyn CryptoRng,
     ) -> Result<Answer<SeededSlots>, ProtocolError> {
         let mut power = holder.open(query.blinded);
-        power.iter_mut().for_each(|z| *z = plain::pow(*z, EXPONENT));
+        let (first, repeated) = power.split_at_mut((query.block as usize).clamp(1, DEGREE));
+        first.iter_mut().for_each(|z| *z = plain::pow(*z, EXPONENT));
+        repeated.chunks_exact_mut(first.len()).for_each(|block| block.copy_from_slice(first));
         let square: Vec<u64> = power.iter().map(|w| plain::mul(*w, *w)).collect();
         let cube: Vec<u64> = power.iter().zip(&square).map(|(w, square)| plain::mul(*w, *square)).collect();
         Ok(Answer { power: holder.seal(&power, rng), square: holder.seal(&square, rng), cube: holder.seal(&cube, rng) })
@@ -119,7 +126,7 @@ impl Label {
 }
 
 /// One vector to relabel: `x = sum_i coefficient_i column_i + clear`. It may hold several lists, side by side in blocks of slots.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Combination {
     /// Columns with their coefficients modulo `t`: one for each block, or one for all.
     pub terms: Vec<(Slots<L1>, Vec<u64>)>,
@@ -129,6 +136,14 @@ pub struct Combination {
     pub labels: Vec<Arc<Label>>,
     /// Slots of a block. One list alone may have more than there are.
     pub block: usize,
+    /// Whether the first block of the result is repeated in all others.
+    pub repeated: bool,
+}
+
+impl fmt::Debug for Combination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Combination({} terms, secret)", self.terms.len())
+    }
 }
 
 impl Combination {
@@ -137,6 +152,9 @@ impl Combination {
         let (blocks, block) = (self.labels.len(), self.block);
         if blocks == 0 || block == 0 || blocks > DEGREE.div_ceil(block) {
             return Err(ProtocolError::Misuse(format!("{blocks} lists of {block} slots do not make a vector")));
+        }
+        if self.repeated && !(blocks == 1 && block.is_power_of_two() && block <= DEGREE) {
+            return Err(ProtocolError::Misuse(format!("{blocks} lists of {block} slots cannot be repeated")));
         }
         for (_, coefficients) in &self.terms {
             if coefficients.len() != 1 && coefficients.len() != blocks {
@@ -176,6 +194,8 @@ pub struct Asked {
     inverse: Vec<u64>,
     labels: Vec<Arc<Label>>,
     block: usize,
+    /// The slots that are repeated.
+    repeated: usize,
 }
 
 /// P1 forms the combination as it blinds it.
@@ -197,14 +217,17 @@ pub fn ask(input: Combination, asker: &mut Asker<'_>) -> Result<(Asked, Query<Ou
         Some(sum) => asker.send(&sum, &blind)?,
         None => asker.send(&Slots::<L1>::clear(&[]), &blind)?,
     };
-    Ok((Asked { inverse, labels: input.labels, block: input.block }, Query { blinded }))
+    let repeated = if input.repeated { input.block } else { DEGREE };
+    let asked = Asked { inverse, labels: input.labels, block: input.block, repeated };
+    Ok((asked, Query { blinded, block: repeated as u32 }))
 }
 
 /// P1 takes the blinds off as it applies its functions.
 pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L1>, ProtocolError> {
-    let Asked { inverse, labels, block } = asked;
+    let Asked { inverse, labels, block, repeated } = asked;
     let mut factors: [Vec<u64>; 3] = std::array::from_fn(|_| Vec::with_capacity(DEGREE));
-    for (inverse, label) in inverse.iter().zip(spread(&labels, block)) {
+    let inverse = inverse.get(..repeated).unwrap_or_default().iter().cycle();
+    for (inverse, label) in inverse.zip(spread(&labels, block)) {
         let mut power = 1;
         for (factors, factor) in factors.iter_mut().zip(label.factors) {
             power = plain::mul(power, *inverse);
@@ -263,6 +286,7 @@ mod tests {
             clear: Some(Arc::new(clear[..2 * block].to_vec())),
             labels: labels.clone(),
             block,
+            repeated: false,
         };
         let single =
             Combination { terms: Vec::new(), labels: labels[..1].to_vec(), block: 4 * DEGREE, ..input.clone() };
@@ -279,6 +303,28 @@ mod tests {
         assert_eq!(format!("{:?}", labels[0]), "Label(secret)");
     }
 
+    /// The first block, in all of them, whatever else the vector holds.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_block_can_be_repeated() {
+        let mut parties = Parties::new(66);
+        let (a, labels) = (parties.numbers(), draw(&mut parties, 1));
+        let sealed = parties.encrypt(&a);
+        for block in [1, 16, 4096] {
+            let terms = vec![(sealed.clone(), vec![3])];
+            let input =
+                Combination { terms, clear: Some(Arc::new(vec![7; 5])), labels: labels.clone(), block, repeated: true };
+            let labelled = relabel(&parties.session, vec![input]).await.unwrap();
+            let clear = |slot: usize| if slot < 5 { 7 } else { 0 };
+            let first = a[..block].iter().enumerate().map(|(slot, a)| plain::add(plain::mul(3, *a), clear(slot)));
+            let first: Vec<u64> = first.map(|x| expected(&labels[0], x)).collect();
+            assert_eq!(parties.open(&labelled[0]), first.repeat(DEGREE / block), "{block}");
+        }
+        let labels = draw(&mut parties, 2);
+        let input = Combination { terms: Vec::new(), clear: None, labels, block: 16, repeated: true };
+        let error = relabel(&parties.session, vec![input]).await.unwrap_err();
+        assert_eq!(error.to_string(), "2 lists of 16 slots cannot be repeated");
+    }
+
     /// Equal numbers have equal labels, different ones different labels, lists nothing in common; the value that meets the shift
     /// is a value as any other.
     #[tokio::test(flavor = "multi_thread")]
@@ -289,7 +335,7 @@ mod tests {
         values[7] = plain::neg(labels[0].shift);
         values[8] = values[7];
         let terms = vec![(parties.encrypt(&values), vec![1])];
-        let input = Combination { terms, clear: None, labels, block: 4096 };
+        let input = Combination { terms, clear: None, labels, block: 4096, repeated: false };
         // Blinds are drawn anew, labels are not.
         let labelled = relabel(&parties.session, vec![input.clone(), input]).await.unwrap();
         let found = parties.open(&labelled[0]);
@@ -310,7 +356,7 @@ mod tests {
         let at = |i: usize, j: usize| i * 128 + j;
         let values: Vec<u64> = (0..DEGREE).map(|slot| plain::add(a[slot / 128], b[slot % 128])).collect();
         let terms = vec![(parties.encrypt(&values), vec![1])];
-        let input = Combination { terms, clear: None, labels: draw(&mut parties, 1), block: DEGREE };
+        let input = Combination { terms, clear: None, labels: draw(&mut parties, 1), block: DEGREE, repeated: false };
         let labelled = relabel(&parties.session, vec![input]).await.unwrap();
         let structured = |numbers: &[u64]| {
             let corner = |i, j, k, l| {
@@ -331,7 +377,8 @@ mod tests {
         let (slots, labels) = (parties.encrypt(&[1]), draw(&mut parties, 3));
         let ask = async |terms: Vec<u64>, clear: Vec<u64>, labels: &[Arc<Label>], block: usize| {
             let terms = vec![(slots.clone(), terms)];
-            let input = Combination { terms, clear: Some(Arc::new(clear)), labels: labels.to_vec(), block };
+            let input =
+                Combination { terms, clear: Some(Arc::new(clear)), labels: labels.to_vec(), block, repeated: false };
             relabel(&parties.session, vec![input]).await.unwrap_err().to_string()
         };
         let sentence = "3 lists of 4096 slots do not make a vector";

@@ -134,7 +134,9 @@ async fn classes(session: &Session, owner: &OwnerKeys, labels: Slots<L1>) {
     lift_tags(session, vec![Rows::new(column.samples.iter().copied())]).await.unwrap();
     let label = Arc::new(Label::draw(&mut rng));
     let terms = vec![(labels.clone(), vec![3])];
-    relabel(session, vec![Combination { terms, clear: None, labels: vec![label], block: DEGREE }]).await.unwrap();
+    relabel(session, vec![Combination { terms, clear: None, labels: vec![label], block: DEGREE, repeated: false }])
+        .await
+        .unwrap();
     let labels = Labels { vectors: vec![labels], lists: 2 };
     assert_eq!(count_classes(session, 3, 16, 4, true, vec![labels]).await.unwrap(), [3, 3]);
     let columns = vec![Source::Tags(column), Source::Clear(vec![7, 8, 9])];

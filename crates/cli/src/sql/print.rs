@@ -1,10 +1,14 @@
 //! Results for people and programs. Encrypted cells are shown as what they are, in every format.
 
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, RecordBatchOptions, StringArray};
 use arrow::csv;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::error::ArrowError;
 use arrow::json::writer::{JsonArray, LineDelimited, Writer, WriterBuilder};
-use arrow::util::display::FormatOptions;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches_with_options;
 use clap::ValueEnum;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -106,7 +110,9 @@ impl Printer {
                 Ok(())
             }
             Writing::Table(None) | Writing::Nothing => Ok(()),
-            Writing::Csv(writer) => writer.write(&batch).map_err(|error| error.to_string()),
+            Writing::Csv(writer) => {
+                flat(&batch).and_then(|batch| writer.write(&batch)).map_err(|error| error.to_string())
+            }
             Writing::Json(writer) => writer.write(&batch).map_err(|error| error.to_string()),
             Writing::NdJson(writer) => writer.write(&batch).map_err(|error| error.to_string()),
         }
@@ -140,6 +146,26 @@ impl Printer {
         let Some(shown) = shown.take() else { return Ok(()) };
         show(&shown, &self.options)
     }
+}
+
+/// Lists and structures as text: separated values have no other form for them.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let options = FormatOptions::default();
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !field.data_type().is_nested() {
+            fields.push(field.clone());
+            columns.push(column.clone());
+            continue;
+        }
+        let formatter = ArrayFormatter::try_new(column.as_ref(), &options)?;
+        let text = |row: usize| column.is_valid(row).then(|| formatter.value(row).to_string());
+        columns.push(Arc::new((0..column.len()).map(text).collect::<StringArray>()));
+        fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
 /// Shows batches as one table.

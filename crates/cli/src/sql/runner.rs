@@ -103,20 +103,33 @@ impl Runner {
             }
         };
         waiting.clear();
+        let outcome = match outcome {
+            Ok(()) => match task.await {
+                Ok(outcome) => outcome.map_err(|error| explain_error(&error)),
+                Err(failed) => Err(format!("the statement broke off: {failed}")),
+            },
+            Err(outcome) => {
+                task.abort();
+                Err(outcome)
+            }
+        };
         if outcome.is_err() {
-            task.abort();
+            // They belong to this statement, and not to the next.
+            self.engine.veil.take_notes();
             return outcome;
-        }
-        match task.await {
-            Ok(outcome) => outcome.map_err(|error| explain_error(&error))?,
-            Err(failed) => return Err(format!("the statement broke off: {failed}")),
         }
         let rows = printer.map(Printer::finish).transpose()?.flatten();
         self.close(rows, started);
-        if !self.quiet {
-            self.engine.veil.take_notes().iter().for_each(|note| say(&format!("note: {note}")));
-        }
+        self.tell_notes();
         Ok(())
+    }
+
+    /// What the reader of a result should know.
+    fn tell_notes(&self) {
+        let notes = self.engine.veil.take_notes();
+        if !self.quiet {
+            notes.iter().for_each(|note| say(&format!("note: {note}")));
+        }
     }
 
     fn printer(&self, schema: SchemaRef) -> Result<Printer, String> {

@@ -9,22 +9,23 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, InputDistributionRequirements, PlanProperties,
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements,
+    PlanProperties,
 };
 use futures::{TryStreamExt, stream};
 use veil_cells::{CellArray, ColumnId, KeyId};
@@ -38,6 +39,9 @@ use super::node::schema;
 use super::{Comparison, Question, Search};
 use crate::Veil;
 use crate::error::protocol;
+
+/// Rows for which a cost is told where their number is not known.
+const EXAMPLE_ROWS: usize = 8192;
 
 /// Finds identifying columns.
 #[derive(Debug)]
@@ -90,7 +94,7 @@ impl IdentifiersExec {
             EquivalenceProperties::new(schema()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
-            Boundedness::Bounded,
+            input.boundedness(),
         ));
         Ok(Self { veil, input, compared, sources, question, properties, metrics: ExecutionPlanMetricsSet::new() })
     }
@@ -118,8 +122,8 @@ impl IdentifiersExec {
 
     /// What they may take in a table of so many rows.
     fn cost(&self, rows: usize) -> Cost {
-        let lanes = self.sources.iter().map(Source::lanes).sum();
-        Cost::of(self.method(), rows, lanes, &self.levels())
+        let tagged = self.sources.iter().filter(|source| matches!(source, Source::Tags(..))).count();
+        Cost::of(self.method(), rows, tagged, &self.levels())
     }
 }
 
@@ -152,16 +156,16 @@ impl DisplayAs for IdentifiersExec {
             return write!(f, ", rounds=0");
         }
         let rows = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new()).ok();
-        match rows.and_then(|statistics| statistics.num_rows.get_value().copied()) {
-            Some(rows) => {
-                let cost = self.cost(rows);
-                write!(f, ", rounds<={}, bytes<={} for {rows} rows", cost.rounds, cost.bytes)?;
-            }
-            None => {
-                let cost = self.cost(1 << 20);
-                write!(f, ", rounds<={}, bytes<={} a row", cost.rounds, cost.bytes.div_ceil(1 << 20))?;
-            }
-        }
+        let (of, rows) = match rows.map(|statistics| statistics.num_rows) {
+            Some(Precision::Exact(rows)) => ("for", rows),
+            Some(Precision::Inexact(rows)) => ("for about", rows),
+            Some(Precision::Absent) | None => ("in a table of", EXAMPLE_ROWS),
+        };
+        // How values come into slots depends on what was done to them.
+        let values = self.sources.iter().any(|source| matches!(source, Source::Values(..)));
+        let bound = if values { ">=" } else { "<=" };
+        let Cost { rounds, bytes } = self.cost(rows);
+        write!(f, ", rounds{bound}{rounds}, bytes{bound}{bytes} {of} {rows} rows")?;
         write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
     }
 }
@@ -263,8 +267,7 @@ impl Run {
             if let Some(key) = self.key {
                 session = Some(self.veil.session(key, &self.options).await?);
             }
-            let vectors = self.sources.iter().map(Source::lanes).sum();
-            self.memory.try_grow(self.method.memory(rows, vectors))?;
+            self.memory.try_grow(self.expected_memory(rows))?;
             let table =
                 self.table(session.clone(), rows, &arrays).await.map_err(|error| self.located(error, &arrays))?;
             while let Some(sets) = search.next_level() {
@@ -275,7 +278,7 @@ impl Run {
                     self.record(session.as_ref());
                 };
                 let found = table.small_classes(&sets, k, rows_at_risk, done).await.map_err(protocol)?;
-                search.answer(&found);
+                search.answer(&found).map_err(external)?;
             }
             self.record(session.as_ref());
         }
@@ -295,6 +298,15 @@ impl Run {
             seconds: started.elapsed().as_secs_f64(),
         });
         Ok(self.result(&search)?.record_output(&self.baseline))
+    }
+
+    /// What a search keeps beside the rows.
+    fn expected_memory(&self, rows: usize) -> usize {
+        let lanes = self.sources.iter().map(Source::lanes).sum();
+        let clear = self.sources.iter().filter(|source| source.key().is_none()).count();
+        let method = if self.key.is_some() { self.method.memory(rows, lanes) } else { 0 };
+        // Labels of clear values, while they are made and after.
+        method.saturating_add(rows.saturating_mul(32 * clear))
     }
 
     /// All rows, column by column.
@@ -320,8 +332,14 @@ impl Run {
 
     async fn table(&self, session: Option<Session>, rows: usize, arrays: &[ArrayRef]) -> Result<Table> {
         let mut rng = self.veil.context().randomness(&self.options).fork();
-        let columns = self.sources.iter().zip(arrays).map(|(source, array)| source.column(array.clone(), &mut rng));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let (sources, arrays) = (self.sources.clone(), arrays.to_vec());
+        let read = move || {
+            let columns = sources.iter().zip(arrays).map(|(source, array)| source.column(array, &mut rng));
+            columns.collect::<Result<Vec<_>>>()
+        };
+        // Rows of clear columns are hashed: away from the threads that others wait for.
+        let columns = SpawnedTask::spawn_blocking(read).join().await;
+        let columns = columns.map_err(|error| DataFusionError::External(Box::new(error)))??;
         Table::prepare(session, self.method, rows, columns).await.map_err(protocol)
     }
 

@@ -40,8 +40,9 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
         "Relations",
         "Which columns identify people: one row for every minimal set of columns of which some combination of values is shared by fewer \
          than k rows. A single such column is a direct identifier, several together are a quasi-identifier; whatever includes one of them \
-         identifies too and is not listed. A NULL equals a NULL. The engine learns the answer and nothing else; P2 learns how large the \
-         classes of each set are, in no order, and with shuffle => false which rows are equal. EXPLAIN tells what a search may cost, \
+         identifies too and is not listed. A NULL equals a NULL. The engine learns the answer for each set that it asks about; P2 \
+         learns how large the classes of each set are, in no order, and with shuffle => false which rows are equal. Whoever may choose the rows can \
+         ask whether two of them are equal: let nobody ask who may not know that. EXPLAIN tells what a search may cost, \
          SELECT * FROM identifiers_summary() what it did.",
         "identifiers(relation [, k => 5, columns => (a, b), max_size => 4, method => 'tags', shuffle => true, rows_at_risk => false])",
         "SELECT * FROM identifiers((SELECT * FROM patients), k => 5, columns => (age, gender, zip));",
@@ -68,7 +69,7 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
     let summary = document(
         "Relations",
         "The searches of identifiers in this session and what they cost: sets of columns checked and pruned, rounds, bytes, seconds, and a \
-         note where a search was cut short by max_size.",
+         note where larger sets or columns without tags were not looked at.",
         "identifiers_summary()",
         "SELECT checked, pruned, rounds, bytes_sent, seconds FROM identifiers_summary();",
         &[],

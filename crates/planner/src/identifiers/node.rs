@@ -53,8 +53,14 @@ impl IdentifiersNode {
         Ok(Self { input, columns, left_out, question, schema })
     }
 
+    /// The columns' names, with those of their tables where that takes it to tell them apart.
     fn names(&self) -> Vec<String> {
-        self.columns.iter().map(|column| column.qualified_name().1).collect()
+        let plain: Vec<String> = self.columns.iter().map(|column| column.qualified_name().1).collect();
+        let name = |(column, name): (&Expr, &String)| match plain.iter().filter(|other| *other == name).count() {
+            1 => name.clone(),
+            _ => column.schema_name().to_string(),
+        };
+        self.columns.iter().zip(&plain).map(name).collect()
     }
 
     /// The operator.

@@ -74,27 +74,39 @@ pub(crate) struct Searches(Arc<Mutex<Log>>);
 
 #[derive(Debug, Default)]
 struct Log {
-    ended: VecDeque<Search>,
-    notes: Vec<String>,
+    ended: VecDeque<(u64, Search)>,
+    /// How many there were.
+    count: u64,
+    notes: VecDeque<String>,
 }
 
 impl Searches {
     pub(crate) fn add(&self, search: Search) {
         let mut log = self.lock();
         log.notes.extend(search.note());
-        log.notes.truncate(REMEMBERED);
-        if log.ended.len() == REMEMBERED {
+        log.count += 1;
+        let number = log.count;
+        log.ended.push_back((number, search));
+        while log.notes.len() > REMEMBERED {
+            log.notes.pop_front();
+        }
+        while log.ended.len() > REMEMBERED {
             log.ended.pop_front();
         }
-        log.ended.push_back(search);
     }
 
     pub(crate) fn all(&self) -> Vec<Search> {
-        self.lock().ended.iter().cloned().collect()
+        self.lock().ended.iter().map(|(_, search)| search.clone()).collect()
+    }
+
+    /// What `identifiers_summary()` shows.
+    fn table(&self) -> Result<RecordBatch> {
+        let ended: Vec<(u64, Search)> = self.lock().ended.iter().cloned().collect();
+        table(&ended)
     }
 
     pub(crate) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().notes)
+        std::mem::take(&mut self.lock().notes).into()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
@@ -119,24 +131,25 @@ impl TableFunctionImpl for IdentifiersSummary {
                 "identifiers_summary takes no arguments: ask identifiers(..) first, then SELECT * FROM identifiers_summary()"
             );
         }
-        let batch = table(&self.0.searches())?;
+        let batch = self.0.search_log().table()?;
         Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
     }
 }
 
-fn table(searches: &[Search]) -> Result<RecordBatch> {
+fn table(ended: &[(u64, Search)]) -> Result<RecordBatch> {
+    let searches: Vec<&Search> = ended.iter().map(|(_, search)| search).collect();
     let numbers = |of: fn(&Search) -> u64| -> ArrayRef {
         Arc::new(searches.iter().map(|search| Some(of(search) as i64)).collect::<Int64Array>())
     };
     let mut columns = ListBuilder::new(StringBuilder::new());
-    for search in searches {
+    for search in &searches {
         columns.append_value(search.columns.iter().map(Some));
     }
     let methods = searches.iter().map(|search| Some(search.question.comparison.name())).collect::<StringArray>();
     let shuffle = searches.iter().map(|search| Some(search.question.shuffle)).collect::<BooleanArray>();
     let seconds = searches.iter().map(|search| Some(search.seconds)).collect::<Float64Array>();
-    let notes = searches.iter().map(Search::note).collect::<StringArray>();
-    let run: ArrayRef = Arc::new((1..=searches.len() as i64).collect::<Int64Array>());
+    let notes = searches.iter().map(|search| search.note()).collect::<StringArray>();
+    let run: ArrayRef = Arc::new(ended.iter().map(|(number, _)| Some(*number as i64)).collect::<Int64Array>());
     Ok(RecordBatch::try_from_iter_with_nullable([
         ("run", run, false),
         ("columns", Arc::new(columns.finish()), false),

@@ -1,22 +1,33 @@
 //! Columns in slots.
+//!
+//! ```text
+//!  tags      lift_tags ───────────────────────────┬─ in long tables as they are
+//!  values    lift, lift_wide, (truncate) ── lanes ┴─ else relabel: one label a row, repeated in every block
+//! ```
+//! Values are few and easy to guess, so each column of values becomes labels of a secret function once, before the sums of sets become
+//! labels again: what P2 sees in the end depends on secrets in more than one place. In a short table, the same round repeats the rows
+//! in all blocks of a vector, so that each sample is lifted once however many lists there are.
 
+use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{Array, ArrayRef};
 use rand::CryptoRng;
 use veil_cells::CellArray;
 use veil_slots::{DEGREE, L1, Slots, plain};
 
 use super::{Column, Method, Values};
+use crate::channel::blocking;
 use crate::layout::Layout;
 use crate::lift_tags::{self, TagColumn, lift_tags};
-use crate::relabel::{Combination, Label};
+use crate::relabel::{Combination, Label, relabel};
 use crate::truncate::{Dividend, Rounding, truncate};
 use crate::{ProtocolError, Session, lift, lift_wide};
 
+/// Lanes that become one label at a time: their products stay within the noise that the way out allows.
+const LANES_AT_ONCE: usize = 64;
+
 /// Every column as vectors, each list of rows in its block.
-#[derive(Debug)]
 pub(super) struct SlotTable {
     pub(super) session: Session,
     pub(super) method: Method,
@@ -24,21 +35,29 @@ pub(super) struct SlotTable {
     columns: Vec<SlotColumn>,
 }
 
+impl fmt::Debug for SlotTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlotTable({:?}, {} columns)", self.layout, self.columns.len())
+    }
+}
+
 /// One column.
-#[derive(Debug)]
 struct SlotColumn {
-    lanes: Vec<Lane>,
+    /// One number a row; none in a clear column.
+    vectors: Vec<Slots<L1>>,
+    /// Random, so that sums are equal only where all columns are, even if the same column is there twice, as in a join of a table
+    /// with itself.
+    coefficient: u64,
     /// What P1 adds to every row: the label of a clear value, or of a NULL.
     clear: Option<Vec<u64>>,
 }
 
-/// Numbers in slots.
-#[derive(Debug)]
-struct Lane {
-    vectors: Vec<Slots<L1>>,
-    /// Random, so that sums are equal where all columns are: values are small numbers, and the same column may be there twice, as
-    /// in a join of a table with itself.
-    coefficient: u64,
+/// Columns on their way: vectors of every lane.
+struct Lifted {
+    lanes: Vec<Vec<Slots<L1>>>,
+    clear: Option<Vec<u64>>,
+    /// Whether the numbers are what a row is compared by.
+    finished: bool,
 }
 
 impl SlotTable {
@@ -50,23 +69,24 @@ impl SlotTable {
     ) -> Result<Self, ProtocolError> {
         let layout = Layout::new(rows);
         let mut rng = session.randomness().fork();
-        let mut tags = lift_all_tags(&session, layout, &columns).await?.into_iter();
-        let mut prepared = Vec::with_capacity(columns.len());
+        let mut tags = lift_all_tags(&session, &columns).await?.into_iter();
+        let mut lifted = Vec::with_capacity(columns.len());
         for column in columns {
-            prepared.push(match column {
-                Column::Clear(labels) => SlotColumn { lanes: Vec::new(), clear: Some(labels) },
+            lifted.push(match column {
+                Column::Clear(labels) => Lifted { lanes: Vec::new(), clear: Some(labels), finished: true },
                 Column::Tags(cells) => {
                     let vectors = tags.by_ref().take(layout.vectors_per_list()).collect();
-                    let lane = Lane { vectors, coefficient: plain::uniform_non_zero(&mut rng) };
-                    SlotColumn { lanes: vec![lane], clear: null_labels(&cells, &mut rng) }
+                    let finished = layout.lists_per_vector() == 1;
+                    Lifted { lanes: vec![vectors], clear: null_labels(&cells, &mut rng), finished }
                 }
                 Column::Values(cells, values) => {
-                    let lanes = lift_values(&session, layout, &cells, values, &mut rng).await?;
-                    SlotColumn { lanes, clear: null_labels(&cells, &mut rng) }
+                    let lanes = lift_values(&session, &cells, values).await?;
+                    Lifted { lanes, clear: null_labels(&cells, &mut rng), finished: false }
                 }
             });
         }
-        Ok(Self { session, method, layout, columns: prepared })
+        let columns = finish(&session, layout, lifted, &mut rng).await?;
+        Ok(Self { session, method, layout, columns })
     }
 
     fn of_set(&self, set: u64) -> impl Iterator<Item = &SlotColumn> {
@@ -83,6 +103,7 @@ impl SlotTable {
             clear: self.spread(&sums, vector).map(Arc::new),
             labels: labels.clone(),
             block: self.layout.block(),
+            repeated: false,
         };
         (0..self.layout.vectors_per_list()).map(combination).collect()
     }
@@ -91,10 +112,7 @@ impl SlotTable {
     pub(super) fn single(&self, set: u64) -> Option<Slots<L1>> {
         let mut columns = self.of_set(set);
         match (columns.next()?, columns.next()) {
-            (SlotColumn { lanes, clear: None }, None) => match lanes.as_slice() {
-                [lane] => lane.vectors.first().cloned(),
-                _ => None,
-            },
+            (SlotColumn { vectors, clear: None, .. }, None) => vectors.first().cloned(),
             _ => None,
         }
     }
@@ -105,10 +123,8 @@ impl SlotTable {
             if sets.iter().all(|set| set >> at & 1 == 0) {
                 continue;
             }
-            for lane in &column.lanes {
-                let coefficients = sets.iter().map(|set| lane.coefficient * (set >> at & 1)).collect();
-                terms.extend(lane.vectors.get(vector).map(|slots| (slots.clone(), coefficients)));
-            }
+            let coefficients = sets.iter().map(|set| column.coefficient * (set >> at & 1)).collect();
+            terms.extend(column.vectors.get(vector).map(|slots| (slots.clone(), coefficients)));
         }
         terms
     }
@@ -138,45 +154,33 @@ impl SlotTable {
     }
 }
 
-/// For every vector of a column, the row of each slot: the rows of a list, repeated in every block.
-fn places(layout: Layout) -> impl Iterator<Item = impl Iterator<Item = Option<usize>>> {
-    let (rows, block) = (layout.rows(), layout.block());
-    (0..layout.vectors_per_list()).map(move |vector| {
-        (0..DEGREE).map(move |slot| Some((vector * DEGREE + slot) % block).filter(|row| *row < rows))
-    })
-}
-
-/// The tags of all columns that have them, in one round.
-async fn lift_all_tags(session: &Session, layout: Layout, columns: &[Column]) -> Result<Vec<Slots<L1>>, ProtocolError> {
-    let mut chunks = Vec::new();
-    for column in columns {
-        let Column::Tags(cells) = column else { continue };
-        let tags = TagColumn::read(CellArray::try_new(cells)?, session.key_id())?;
-        let sample = |row: Option<usize>| row.and_then(|row| tags.samples.get(row).copied().flatten());
-        chunks.extend(places(layout).map(|places| lift_tags::Rows::new(places.map(sample))));
-    }
-    lift_tags(session, chunks).await
-}
-
-/// A label for all NULLs of a column, where it has any.
-fn null_labels(cells: &ArrayRef, rng: &mut impl CryptoRng) -> Option<Vec<u64>> {
-    let nulls = cells.nulls().filter(|nulls| nulls.null_count() > 0)?;
-    let label = plain::uniform_non_zero(rng);
-    Some(nulls.iter().map(|present| if present { 0 } else { label }).collect())
+/// The tags of all columns that have them, in one round, 8192 rows a vector.
+async fn lift_all_tags(session: &Session, columns: &[Column]) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    let cells = columns.iter().filter_map(|column| match column {
+        Column::Tags(cells) => Some(cells.clone()),
+        _ => None,
+    });
+    let (cells, key_id): (Vec<ArrayRef>, _) = (cells.collect(), session.key_id());
+    let read = move || {
+        let mut chunks = Vec::new();
+        for cells in cells {
+            let tags = TagColumn::read(CellArray::try_new(&cells)?, key_id)?;
+            chunks.extend(tags.samples.chunks(DEGREE).map(|rows| lift_tags::Rows::new(rows.iter().copied())));
+        }
+        Ok::<_, ProtocolError>(chunks)
+    };
+    let chunks = blocking(read).await??;
+    let vectors = lift_tags(session, chunks).await?;
+    Ok(vectors)
 }
 
 /// Values in slots, lane by lane.
 async fn lift_values(
     session: &Session,
-    layout: Layout,
     cells: &ArrayRef,
     values: Values,
-    rng: &mut impl CryptoRng,
-) -> Result<Vec<Lane>, ProtocolError> {
-    let rows = places(layout).flatten().map(|row| row.and_then(|row| u32::try_from(row).ok()));
-    let placed = take(cells, &rows.collect::<UInt32Array>(), None)
-        .map_err(|error| ProtocolError::Internal(error.to_string()))?;
-    let column = CellArray::try_new(&placed)?;
+) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
+    let column = CellArray::try_new(cells)?;
     let mut lanes = Vec::with_capacity(values.lanes);
     for lane in 0..values.lanes {
         let mut vectors = match values.bits > lift::MAX_WIDTH {
@@ -191,7 +195,73 @@ async fn lift_values(
             });
             vectors = truncate(session, dividends.collect()).await?;
         }
-        lanes.push(Lane { vectors, coefficient: plain::uniform_non_zero(rng) });
+        lanes.push(vectors);
     }
     Ok(lanes)
+}
+
+/// A label for all NULLs of a column, where it has any.
+fn null_labels(cells: &ArrayRef, rng: &mut impl CryptoRng) -> Option<Vec<u64>> {
+    let nulls = cells.nulls().filter(|nulls| nulls.null_count() > 0)?;
+    let label = plain::uniform_non_zero(rng);
+    Some(nulls.iter().map(|present| if present { 0 } else { label }).collect())
+}
+
+/// Makes one number a row of all columns that have several, or numbers that could be guessed.
+async fn finish(
+    session: &Session,
+    layout: Layout,
+    mut columns: Vec<Lifted>,
+    rng: &mut impl CryptoRng,
+) -> Result<Vec<SlotColumn>, ProtocolError> {
+    while columns.iter().any(|column| !column.finished) {
+        let mut combinations = Vec::new();
+        for column in columns.iter().filter(|column| !column.finished) {
+            let last = column.lanes.len() <= LANES_AT_ONCE;
+            for lanes in column.lanes.chunks(LANES_AT_ONCE) {
+                let clear = column.clear.as_ref().filter(|_| last);
+                combinations.extend(labelled(lanes, clear, last, layout, rng));
+            }
+        }
+        let mut made = relabel(session, combinations).await?.into_iter();
+        for column in columns.iter_mut().filter(|column| !column.finished) {
+            let chunks = column.lanes.len().div_ceil(LANES_AT_ONCE);
+            column.finished = chunks <= 1;
+            if column.finished {
+                column.clear = None;
+            }
+            column.lanes = (0..chunks).map(|_| made.by_ref().take(layout.vectors_per_list()).collect()).collect();
+        }
+    }
+    let column = |column: Lifted| SlotColumn {
+        vectors: column.lanes.into_iter().next().unwrap_or_default(),
+        coefficient: plain::uniform_non_zero(rng),
+        clear: column.clear,
+    };
+    Ok(columns.into_iter().map(column).collect())
+}
+
+/// Lanes into one label a row; the last time NULLs come in, and the rows of a short table are repeated in every block.
+fn labelled(
+    lanes: &[Vec<Slots<L1>>],
+    clear: Option<&Vec<u64>>,
+    last: bool,
+    layout: Layout,
+    rng: &mut impl CryptoRng,
+) -> Vec<Combination> {
+    let (label, block) = (Arc::new(Label::draw(rng)), layout.block().min(DEGREE));
+    let coefficients: Vec<u64> = lanes.iter().map(|_| plain::uniform_non_zero(rng)).collect();
+    let combination = |vector: usize| {
+        let lanes = lanes.iter().zip(&coefficients);
+        let terms = lanes.filter_map(|(lane, coefficient)| Some((lane.get(vector)?.clone(), vec![*coefficient])));
+        let clear = clear.map(|clear| clear.iter().skip(vector * DEGREE).take(DEGREE).copied().collect());
+        Combination {
+            terms: terms.collect(),
+            clear: clear.map(Arc::new),
+            labels: vec![label.clone()],
+            block,
+            repeated: last && block < DEGREE,
+        }
+    };
+    (0..layout.vectors_per_list()).map(combination).collect()
 }

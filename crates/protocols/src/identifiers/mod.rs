@@ -5,13 +5,14 @@
 //!  Shuffled    lift_tags, relabel, shuffle, count_classes          P2 sees secret labels in a secret order
 //!  Pairwise    lift_tags, (relabel), (shuffle), pairwise           P2 sees which pairs are equal
 //! ```
-//! A column takes part with its equality tags; where it has none, with its values (`lift`, `lift_wide`, and `truncate` where places
-//! below the unit would tell values apart that are released as one); where it is clear, with labels that P1 made up. What is added
+//! A column takes part with its equality tags; where it has none, with labels of its values (`lift`, `lift_wide`, and `truncate` where
+//! places below the unit would tell values apart that are released as one; then `relabel`); where it is clear, with labels that P1 made
+//! up. What is added
 //! up for a set is equal where all its columns are, and otherwise with probability `1/t`: labels are random numbers, lanes get random
 //! coefficients. A NULL is a label too, the same in all rows of its column. Sums of tags alone, without slots, have no coefficients:
 //! there, no two columns may have the same tags.
 //!
-//! Sets of clear columns alone are P1's own business and never reach P2.
+//! Sets of clear columns alone are P1's own business: P2 is not asked about them.
 
 mod columns;
 mod cost;
@@ -51,11 +52,11 @@ pub enum Method {
 impl Method {
     /// What it tells whom.
     pub const fn leakage(self) -> Leakage {
-        let p1 = "which of the asked sets of columns have classes smaller than k, and of how many rows if asked";
+        let p1 = "which of the asked sets of columns (probes of many included) have classes smaller than k, and of how many rows if asked";
         match self {
             Self::Tags => Leakage {
                 p1,
-                p2: "which rows are equal in each asked set of columns, which are NULL, and the differences of their tags",
+                p2: "which rows of a file are equal in each asked set of columns, and in clear ones of them alone; which are NULL; the differences of their tags",
             },
             Self::Shuffled => Leakage {
                 p1,
@@ -67,7 +68,7 @@ impl Method {
             },
             Self::Pairwise { shuffle: false } => Leakage {
                 p1,
-                p2: "which pairs of rows are equal in each asked set of columns, and which rows are NULL",
+                p2: "which pairs of rows of a file are equal in each asked set of columns, and which rows are NULL",
             },
         }
     }
@@ -164,7 +165,7 @@ impl Table {
         let prepared = match (encrypted, session, method) {
             (0, _, _) => Prepared::Clear,
             (_, None, _) => return Err(ProtocolError::Misuse("encrypted columns need a session with P2".to_owned())),
-            (_, Some(session), Method::Tags) => Prepared::Tags(TagSums::prepare(session, rows, columns)?),
+            (_, Some(session), Method::Tags) => Prepared::Tags(TagSums::prepare(session, rows, columns).await?),
             (_, Some(session), _) => Prepared::Slots(SlotTable::prepare(session, method, rows, columns).await?),
         };
         Ok(Self { rows, encrypted, clear, prepared })

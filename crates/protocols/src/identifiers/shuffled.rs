@@ -5,6 +5,7 @@ use super::columns::SlotTable;
 use super::pairs;
 use crate::ProtocolError;
 use crate::count_classes::{Labels, count_classes};
+use crate::open::MAX_OPENED;
 use crate::relabel::relabel;
 use crate::shuffle::{Orders, shuffle};
 
@@ -23,7 +24,7 @@ impl SlotTable {
         let mut found = Vec::with_capacity(sets.len());
         let at_once = match self.method {
             Method::Pairwise { .. } => pairs::SETS_AT_ONCE,
-            _ => (WINDOW / self.layout.vectors_per_list()).max(1) * self.layout.lists_per_vector(),
+            _ => (WINDOW / self.layout.vectors_per_list()).max(1) * self.lists_at_once(),
         };
         for sets in sets.chunks(at_once) {
             found.extend(match self.method {
@@ -35,8 +36,13 @@ impl SlotTable {
         Ok(found)
     }
 
+    /// Lists of one vector: no more than P2 answers at once.
+    fn lists_at_once(&self) -> usize {
+        self.layout.lists_per_vector().min(MAX_OPENED as usize)
+    }
+
     async fn count_shuffled(&self, sets: &[u64], k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {
-        let groups: Vec<&[u64]> = sets.chunks(self.layout.lists_per_vector()).collect();
+        let groups: Vec<&[u64]> = sets.chunks(self.lists_at_once()).collect();
         let combinations = groups.iter().flat_map(|sets| self.combinations(sets)).collect();
         let mut labelled = relabel(&self.session, combinations).await?.into_iter();
         let vectors = self.layout.vectors_per_list();

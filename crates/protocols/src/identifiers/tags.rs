@@ -5,6 +5,7 @@ use std::sync::Arc;
 use veil_cells::CellArray;
 
 use super::Column;
+use crate::channel::blocking;
 use crate::count_tags::{Source, TagTable, count_tags};
 use crate::lift_tags::TagColumn;
 use crate::{ProtocolError, Session};
@@ -20,16 +21,20 @@ pub(super) struct TagSums {
 }
 
 impl TagSums {
-    pub(super) fn prepare(session: Session, rows: usize, columns: Vec<Column>) -> Result<Self, ProtocolError> {
-        let source = |column: Column| match column {
+    pub(super) async fn prepare(session: Session, rows: usize, columns: Vec<Column>) -> Result<Self, ProtocolError> {
+        let key_id = session.key_id();
+        let source = move |column: Column| match column {
             Column::Clear(labels) => Ok(Source::Clear(labels)),
-            Column::Tags(cells) => Ok(Source::Tags(TagColumn::read(CellArray::try_new(&cells)?, session.key_id())?)),
+            Column::Tags(cells) => Ok(Source::Tags(TagColumn::read(CellArray::try_new(&cells)?, key_id)?)),
             Column::Values(..) => {
                 Err(ProtocolError::Misuse("a column without equality tags cannot be compared by tags".to_owned()))
             }
         };
-        let sources = columns.into_iter().map(source).collect::<Result<Vec<_>, ProtocolError>>()?;
-        let table = Arc::new(TagTable::new(sources, rows)?);
+        let read = move || {
+            let sources = columns.into_iter().map(source).collect::<Result<Vec<_>, ProtocolError>>()?;
+            TagTable::new(sources, rows)
+        };
+        let table = Arc::new(blocking(read).await??);
         Ok(Self { session, table })
     }
 

@@ -10,7 +10,6 @@ use std::ops::Range;
 use super::stages::bit_of_layer;
 
 /// The switches of a network: in a layer of bit `b`, place `i` takes from place `i xor 2^b` where its switch is set.
-#[derive(Debug)]
 pub(crate) struct Routes {
     order: Vec<u8>,
     /// One bit a place, one layer after the other.
