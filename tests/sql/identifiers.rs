@@ -365,7 +365,13 @@ async fn what_a_search_did_is_told() {
     let note = "sets of more than 1 columns were not looked at, and some of those may identify: ask with max_size => 2";
     assert_eq!(notes, [note]);
     assert!(world.veil.take_notes().is_empty());
-    let [first, second] = world.veil.searches().try_into().unwrap();
+    let analyzed = format!("EXPLAIN ANALYZE SELECT * FROM identifiers(paper, k => 2, {columns}, shuffle => false)");
+    let analyzed = world.run(&analyzed).await.unwrap();
+    let plan = analyzed.column(1).as_string::<i32>().value(0);
+    for counter in ["subsets_checked=7", "subsets_known=7", "rounds=2", "output_rows=1", "p2_sent_bytes="] {
+        assert!(plan.contains(counter), "{plan}");
+    }
+    let [first, second, _] = world.veil.searches().try_into().unwrap();
     assert_eq!((first.checked, first.pruned, first.rows, first.identifiers, first.cut), (4, 0, 7, 0, true));
     // Three columns with a probe of all, then three pairs.
     assert_eq!((second.checked, second.pruned, second.identifiers, second.cut), (7, 0, 1, false));
@@ -375,7 +381,7 @@ async fn what_a_search_did_is_told() {
     assert!(first.bytes_sent > 500_000 && second.bytes_sent < 10_000);
     let sql = "SELECT run, k, method, shuffle, identifiers, checked, pruned, rounds, note FROM identifiers_summary() ORDER BY run";
     let batch = world.run(sql).await.unwrap();
-    assert_eq!(batch.num_rows(), 2);
+    assert_eq!(batch.num_rows(), 3);
     assert_eq!(batch.column_by_name("note").unwrap().as_string::<i32>().value(0), note);
     assert!(batch.column_by_name("note").unwrap().is_null(1));
     assert_eq!(batch.column_by_name("rounds").unwrap().as_primitive::<Int64Type>().value(1), 2);

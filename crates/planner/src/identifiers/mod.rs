@@ -1,14 +1,15 @@
 //! `identifiers(relation, k => 5, ..)`: which columns identify people, alone or together.
 //!
 //! ```text
-//!  SQL ── mod ──> node ── exec: collects the input, asks level by level (privacy::lattice), P2 answers (protocols::identifiers)
-//!                          │
+//!  SQL ── mod ──> node ── exec ── run: collects the input, asks level by level (privacy::lattice), P2 answers (protocols::identifiers)
+//!
 //!  columns   what the operator makes of each column            summary   identifiers_summary(): what past searches cost
 //! ```
 
 mod columns;
 mod exec;
 mod node;
+mod run;
 mod summary;
 
 use std::sync::Arc;
