@@ -15,7 +15,8 @@ pub(super) fn nearest<'a>(
         .map(|(_, number)| number)
 }
 
-/// For every row the number of its nearest centre; ties go to the lowest. Centres lie row by row, as points do.
+/// For every row the number of its nearest centre; ties go to the lowest. Centres lie row by row, as points do; without any,
+/// all rows go to number 0.
 pub fn assign(points: &Points, centres: &[i64]) -> Vec<usize> {
     let centres = || centres.chunks_exact(points.columns()).enumerate();
     (0..points.rows()).map(|row| nearest(points, points.row(row), centres()).unwrap_or_default()).collect()

@@ -22,7 +22,7 @@ pub const CENTRE_FRACTION: u32 = 31;
 /// Added to coordinates so that none is negative.
 pub const CENTRE_OFFSET: i64 = 1 << 16;
 
-/// 2^fraction / count, rounded to nearest; zero for an empty cluster.
+/// 2^fraction / count, rounded to nearest; zero for an empty cluster. Fractions here have at most 31 bits.
 pub fn reciprocal(count: u64, fraction: u32) -> u64 {
     ((1u64 << fraction) + count / 2).checked_div(count).unwrap_or(0)
 }
