@@ -200,6 +200,12 @@ impl Hierarchy {
         Some(self.levels.get(node.level)?.get(node.number)?.leaf_count)
     }
 
+    /// The lowest node above two leaves, and so above all leaves between them; for one leaf twice, the leaf.
+    pub fn common_ancestor(&self, one: usize, other: usize) -> Option<NodeId> {
+        let known = one.max(other) < self.leaf_count();
+        known.then(|| self.ancestor(one, self.common_level(one, other)))?
+    }
+
     /// The numbers that stand for the nodes.
     pub fn representatives(&self, spacing: Spacing) -> Result<Representatives, HierarchyError> {
         let mut position = 0u64;
@@ -313,6 +319,18 @@ mod tests {
         assert_eq!(tree.leaves_below(NodeId { level: 3, number: 0 }), Some(5));
         assert_eq!(tree.ancestor(2, 4), None);
         assert_eq!(tree.ancestor(5, 1), None);
+    }
+
+    #[test]
+    fn leaves_meet_in_their_lowest_common_ancestor() {
+        let tree = education();
+        let meet = |one, other| tree.label(tree.common_ancestor(one, other)?);
+        assert_eq!(
+            [meet(2, 2), meet(0, 1), meet(1, 0)],
+            [Some("Masters"), Some("Undergraduate"), Some("Undergraduate")]
+        );
+        assert_eq!([meet(0, 2), meet(3, 4), meet(2, 3)], [Some("Higher"), Some("High School"), Some("*")]);
+        assert_eq!((tree.common_ancestor(0, 5), tree.common_ancestor(5, 5)), (None, None));
     }
 
     #[test]

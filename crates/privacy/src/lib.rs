@@ -3,6 +3,8 @@
 //! ```text
 //! generalisation        hierarchy            trees of categories and the numbers that stand for their nodes
 //!
+//! k-anonymity           clusters             rows in classes of at least k, on integers, every tie decided
+//!
 //! who is identified     lattice              which sets of columns have small classes
 //!
 //! what privacy costs    epsilon              an epsilon that exists is valid; what was spent adds up
@@ -25,6 +27,7 @@
 
 mod bernoulli;
 mod binary;
+pub mod clusters;
 mod discrete_laplace;
 mod epsilon;
 mod exponential;
