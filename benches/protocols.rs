@@ -24,15 +24,20 @@ use rand::rngs::StdRng;
 use veil_cells::{CellArray, CellType, ColumnId, Kind, Lanes, Seed, Width};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
+use veil_protocols::broadcast::broadcast;
+use veil_protocols::centres::centres;
+use veil_protocols::cluster_sums::cluster_sums;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::count_classes::{Labels, count_classes};
 use veil_protocols::count_tags::{Source, TagTable, count_tags};
+use veil_protocols::distances::distances;
 use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
+use veil_protocols::nearest::{Comparison, nearest};
 use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::{
-    Channel, InProcess, Layout, Limits, Randomness, Responder, Session, and, compare_exact, laplace_scale, lift,
+    Channel, InProcess, Layout, Limits, Randomness, Responder, Session, Tiles, and, compare_exact, laplace_scale, lift,
     lift_wide, lower, multiply, pairwise, slot_sum, truncate, zero_test,
 };
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Sample, Slots, plain};
@@ -187,6 +192,27 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
         Ok::<_, veil_protocols::ProtocolError>(vec![(); 64])
     };
     show!("pairwise", |session| all_pairs(session));
+    // A slot is a pair of a row and a centre: 8192 rows of three columns, sixteen centres.
+    let (tiles, weights) = (Tiles::new(DEGREE, 16), [1, 1, 1]);
+    let spread_centres = broadcast(local, &tiles, 3, &a[..1], 0..16).await.unwrap();
+    let spread =
+        async |session: &Session| broadcast(session, &tiles, 3, &a[..1], 0..16).await.map(|made| made.concat());
+    show!("broadcast", |session| spread(session));
+    show!("distances, 3 columns", |session| distances(
+        session,
+        &tiles,
+        &weights,
+        0,
+        &b[..3],
+        &a[..1],
+        &spread_centres,
+        0..16
+    ));
+    let tournament = async |session: &Session| {
+        let chunks = vec![[a.as_slice(), b.as_slice()].concat()];
+        nearest(session, &tiles, Comparison::Blinded, 35, 0, chunks).await.map(|made| made.concat())
+    };
+    show!("nearest of 16", |session| tournament(session));
     let tagged = CellType { tag: true, ..cell_type.clone() };
     let messages: Vec<i64> = (0..8 * DEGREE as i64).flat_map(|row| [row % 120, row % 5000]).collect();
     let cells = encrypt_column(owner, &tagged, &messages, None, &mut StdRng::seed_from_u64(4)).unwrap();
@@ -206,6 +232,17 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
     show!("count_classes", |session| count_classes(session, DEGREE, DEGREE, 5, true, lists()));
     let columns = tags.samples.chunks(DEGREE).map(|chunk| Source::Tags(TagColumn { samples: chunk.to_vec() }));
     let table = Arc::new(TagTable::new(columns.collect(), DEGREE).unwrap());
+    // A slot is a pair of a row and a centre: 8192 rows, eight centres, two columns.
+    let tiles = Tiles::new(DEGREE, 8);
+    let (columns, assignment) = ([a[..2].to_vec()], [bits.clone()]);
+    let clusters = async |session: &Session| {
+        cluster_sums(session, &tiles, &columns, &assignment).await?;
+        Ok::<_, veil_protocols::ProtocolError>(vec![(); 8])
+    };
+    show!("cluster_sums", |session| clusters(session));
+    let sums = cluster_sums(local, &tiles, &columns, &assignment).await.unwrap();
+    let means = async |session: &Session| centres(session, &tiles, 2, &sums, a[..1].to_vec()).await;
+    show!("centres, 8192 rows, 8 centres", |session| means(session));
     show!("count_tags, 255 sets", |session| count_tags(session, table.clone(), (1..256).collect(), 5, true));
 }
 

@@ -21,6 +21,8 @@
 
 pub use veil_cells as cells;
 pub use veil_flight_p2 as flight_p2;
-pub use veil_planner::{Veil, VeilSessionConfig, VeilSessionState, veiled};
+pub use veil_planner::{
+    Anonymisation, KAnonymizeExec, Phase, Progress, Search, Veil, VeilSessionConfig, VeilSessionState, veiled,
+};
 pub use veil_protocols as protocols;
 pub use veil_udfs as functions;

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "leakage/k_anonymize.rs"]
+mod k_anonymize;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -17,21 +20,25 @@ use veil_cells::{
 use veil_keys::{OwnerKeys, P2Keys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::arrange::{self, Arrange, Picks};
+use veil_protocols::broadcast::broadcast;
+use veil_protocols::cluster_sums::cluster_sums;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::count_classes::{Labels, count_classes};
 use veil_protocols::count_tags::{Source, TagTable, count_tags};
+use veil_protocols::distances::distances;
 use veil_protocols::identifiers::{Column, Method, Table};
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{self, Question};
+use veil_protocols::nearest::{Comparison, nearest};
 use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
-use veil_protocols::{Channel, Frame, Frames, InProcess, Layout, Limits, Randomness, Responder, Session};
+use veil_protocols::{Channel, Frame, Frames, InProcess, Layout, Limits, Randomness, Responder, Session, Tiles};
 use veil_protocols::{
-    and, catalog, compare_exact, laplace_scale, lift, lift_wide, lower, multiply, pairwise, rotate, slot_sum,
-    zero_test, zeros,
+    and, catalog, compare_exact, laplace_scale, lift, lift_wide, lookup_long, lower, multiply, pairwise, rotate,
+    slot_sum, zero_test, zeros,
 };
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, PLAIN_MODULUS, Sample, Sanitizer, SeededSlots, Slots, plain};
 use zeroize::Zeroizing;
@@ -555,6 +562,61 @@ async fn rotated_lists_are_uniform_whatever_they_hold() {
     }
 }
 
+/// Rows and centres are masked, and masked anew for every question about them.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_and_centres_are_uniform_whatever_they_hold() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(250 + seed as u64);
+        let tiles = Tiles::new(DEGREE, 2 * DEGREE);
+        let (packed, rows) = (parties.constant(value, 4), parties.constant(value, 2));
+        let centres = broadcast(&parties.session, &tiles, 2, &packed, 0..17).await.unwrap();
+        let transcript = parties.transcript();
+        // Eight tiles a question.
+        assert_eq!(transcript.len(), 3 * 4);
+        let all_uniform = |what: &str, transcript: &[Vec<u64>]| {
+            assert_uniform(what, transcript.concat(), PLAIN_MODULUS);
+            let between = transcript.array_windows().flat_map(|[a, b]| a.iter().zip(b));
+            assert_uniform(what, between.map(|(a, b)| plain::sub(*b, *a)), PLAIN_MODULUS);
+        };
+        all_uniform("broadcast", &transcript);
+
+        distances(&parties.session, &tiles, &[1, 2], 0, &rows, &packed, &centres, 0..17).await.unwrap();
+        let transcript = parties.transcript();
+        // Sixteen tiles a question.
+        assert_eq!(transcript.len(), 2 * (2 + 4));
+        all_uniform("distances", &transcript);
+    }
+}
+
+/// Between blocks P2 sees masked vectors and bits, and a difference once: in the other slot of a pair it sees a tie.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_are_compared_in_one_slot_of_a_pair() {
+    let mut parties = Parties::new(253);
+    let (tiles, keys) = (Tiles::new(4096, 2), parties.owner.p2());
+    let far: Vec<u64> = (0..DEGREE).map(|slot| if slot < 4096 { 0 } else { 1 << 18 }).collect();
+    let (mut masked, mut signs, mut bits) = (Vec::new(), [0; 4], [0; 4]);
+    for _ in 0..2 {
+        let distances = keys.slot().seal(&far, &mut parties.rng).expand().unwrap().raised();
+        nearest(&parties.session, &tiles, Comparison::Blinded, 20, 0, vec![vec![distances]]).await.unwrap();
+        let transcript = parties.transcript();
+        let [exchanged, blinded, copied, flipped] = transcript.as_slice() else {
+            panic!("{} openings", transcript.len())
+        };
+        masked.extend(exchanged.iter().chain(copied));
+        for (slot, y) in blinded.iter().enumerate() {
+            let y = plain::centred(*y);
+            signs[2 * (slot / 4096) + usize::from(y < 0)] += 1;
+            // The smallest multiplier is 8, the largest below 2^25.
+            let (least, most) = if slot < 4096 { (8 << 18, 1 << 46) } else { (0, 1 << 26) };
+            assert!((least..most).contains(&y.unsigned_abs()), "{y} in slot {slot}");
+        }
+        flipped.iter().for_each(|flipped| bits[*flipped as usize] += 1);
+    }
+    assert_uniform("arranged blocks", masked, PLAIN_MODULUS);
+    assert_equally_likely("signs of differences", &signs);
+    assert_equally_likely("bits of winners", &bits);
+}
+
 /// P2 sees a zero for a pair of equal rows and for nothing else; what is not zero is uniform, whatever the rows hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn pairs_show_which_rows_are_equal_and_nothing_else() {
@@ -827,6 +889,49 @@ async fn a_shuffled_search_shows_sizes_of_classes_and_nothing_else() {
     }
 }
 
+/// Sums of clusters: tiles and columns, and then their products, are uniform whatever they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_of_clusters_show_uniform_numbers() {
+    for (seed, value) in CHOSEN.into_iter().enumerate() {
+        let mut parties = Parties::new(900 + seed as u64);
+        let (columns, assignment) = (parties.constant(value, 2), parties.constant(value, 3));
+        let tiles = Tiles::new(1000, 24);
+        cluster_sums(&parties.session, &tiles, &[columns], &[assignment]).await.unwrap();
+        let transcript = parties.transcript();
+        // Three tiles and two columns, then one vector for each pair of them.
+        assert_eq!(transcript.len(), 5 + 6);
+        assert_uniform("tiles and columns", transcript[..5].concat(), PLAIN_MODULUS);
+        assert_uniform("block_sums", transcript[5..].concat(), PLAIN_MODULUS);
+        // Vectors that hold the same are masked independently: their differences are uniform too.
+        let difference = |[a, b]: &[Vec<u64>; 2]| a.iter().zip(b).map(|(a, b)| plain::sub(*a, *b)).collect::<Vec<_>>();
+        let differences = transcript.as_chunks::<2>().0.iter().map(difference).collect::<Vec<_>>();
+        assert_uniform("differences", differences.concat(), PLAIN_MODULUS);
+    }
+}
+
+/// Lookups over long ranges: every residue is as likely, whatever the number.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_lookups_show_uniform_numbers() {
+    for (seed, value) in [0, 7, 15].into_iter().enumerate() {
+        let mut parties = Parties::new(910 + seed as u64);
+        let table: Arc<[u64]> = (0..16).collect();
+        let (mut masked, mut residues) = (Vec::new(), [0; 16]);
+        for slots in parties.constant(value, 2) {
+            let question =
+                lookup_long::Question { slots: vec![slots], centres: DEGREE, columns: 1, tables: vec![table.clone()] };
+            lookup_long::lookup_long(&parties.session, question).await.unwrap();
+            let transcript = parties.transcript();
+            // One masked vector for sixteen tiles, then what `block_sums` adds up.
+            assert_eq!(transcript.len(), 1 + 16);
+            transcript[0].iter().for_each(|w| residues[(w % 16) as usize] += 1);
+            masked.extend_from_slice(&transcript[0]);
+            assert_uniform("block_sums", transcript[1..].concat(), PLAIN_MODULUS);
+        }
+        assert_equally_likely("residue", &residues);
+        assert_uniform("lookup_long", masked, PLAIN_MODULUS);
+    }
+}
+
 /// The declared leakage is what these tests check: a protocol that declares something new has to be added here.
 #[test]
 fn only_these_protocols_declare_leakage() {
@@ -850,6 +955,8 @@ fn only_these_protocols_declare_leakage() {
         "lift_wide",
         "match_pairs",
         "count_small",
+        "lookup_long",
+        "few_select",
     ];
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =

@@ -5,6 +5,7 @@
 mod sql {
     mod distributions;
     mod identifiers;
+    mod k_anonymize;
     mod resilience;
     mod results;
     mod slt;

@@ -92,6 +92,17 @@ impl TimeUnit {
     }
 }
 
+/// What a column is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Its values are data.
+    #[default]
+    Data,
+    /// It is true for rows that are not to be published. Whoever decrypts leaves these out, and the column with them.
+    Suppressed,
+}
+
 /// Whether the engine can see which rows are NULL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -211,6 +222,9 @@ pub struct CellType {
     /// How NULLs are kept.
     #[serde(default, skip_serializing_if = "is_default")]
     pub nulls: Nulls,
+    /// What the column is for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub role: Role,
     /// Whether there is an equality tag.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tag: bool,
@@ -250,6 +264,7 @@ impl CellType {
             fraction_bits: 0,
             lanes,
             nulls: Nulls::default(),
+            role: Role::default(),
             tag: false,
             bounds: None,
             weight: one_thousand(),

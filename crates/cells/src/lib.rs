@@ -46,7 +46,9 @@ mod wire;
 
 pub use caught::{caught, hide_caught_panics};
 pub use cell::{Cell, Lanes, MAX_TERMS, Term};
-pub use cell_type::{CellType, JointNoise, Kind, Mechanism, Nulls, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width};
+pub use cell_type::{
+    CellType, JointNoise, Kind, Mechanism, Nulls, Role, SEALED_METADATA_KEY, TYPE_VERSION, TimeUnit, Width,
+};
 pub use column::{
     CellArray, CellArrayBuilder, add_cells, add_constant, add_constants_within, negate_cells, scale_cells,
 };

@@ -44,6 +44,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         summary.decrypted,
         arguments.output.display()
     ));
+    if summary.suppressed > 0 && !arguments.quiet {
+        progress::say(&format!("{} suppressed rows are left out", summary.suppressed));
+    }
     if !summary.awaiting_noise.is_empty() {
         progress::say(&format!(
             "warning: noise of the engine alone is in {}: whoever runs the engine knows it and can take it off; the key holder's \

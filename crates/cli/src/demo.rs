@@ -15,7 +15,7 @@ use crate::progress::RunProgress;
 use crate::sql::engine::{be_p2, session};
 use crate::{Outcome, inspect, sample};
 
-/// Generate a sample of patients, encrypt it, mask it and add noise in SQL, decrypt, and compare
+/// Generate a sample of patients, encrypt it, mask it, add noise and k-anonymise it in SQL, decrypt, and compare
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,8 +23,8 @@ Examples:
   veil demo --rows 1000000 -o big-demo/")]
 pub(crate) struct Arguments {
     /// Patients to generate
-    #[arg(long, default_value_t = 10_000)]
-    rows: usize,
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..))]
+    rows: u32,
     /// The folder to work in
     #[arg(short, long, value_name = "FOLDER", default_value = "veil-demo")]
     output: PathBuf,
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut story = Story(std::io::stdout());
 
     let (data, toml) = (folder.join("patients.csv"), folder.join("patients.toml"));
-    let clear = sample::patients(arguments.rows, arguments.seed);
+    let clear = sample::patients(arguments.rows as usize, arguments.seed);
     write(&data, &clear)?;
     write(&toml, sample::DECLARATION)?;
     write(&folder.join("diagnosis.csv"), &sample::diagnosis_hierarchy())?;
@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     story.quote(&format!("{IDENTIFIERS};\n\n{found}"), usize::MAX)?;
 
     let masked = folder.join("masked.veil.parquet");
-    let shown = runtime.block_on(mask(&engine, &masked))?;
+    runtime.block_on(copy(&engine, MASKED, &masked))?;
+    let shown = runtime.block_on(query(&engine, &format!("{MASKED} LIMIT 2")))?;
     story.tell("5. It masks and adds noise in SQL", &masked)?;
     story.quote(&format!("{MASKED};\n\n{shown}"), usize::MAX)?;
 
@@ -91,12 +92,28 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     story.tell("6. The owner looks at what came out: other names, moved dates, costs with noise", &clear_masked)?;
     story.quote(&read(&clear_masked)?, 4)?;
 
+    let file = folder.join("anon.veil.parquet");
+    let k = (arguments.rows as usize / 2).clamp(2, 10);
+    let sql = anonymised(k);
+    // Those of the search are told with it, or not at all.
+    engine.veil.take_notes();
+    runtime.block_on(copy(&engine, &sql, &file))?;
+    let notes = engine.veil.take_notes().join("\n");
+    story.tell(&format!("7. It makes rows alike, {k} by {k} or more, and does not see which"), &file)?;
+    story.quote(&format!("{sql};\n\n{notes}"), usize::MAX)?;
+
+    let clear_file = folder.join("anon.csv");
+    let output = Output { path: clear_file.clone(), force: arguments.force };
+    decrypt_file(&file, &keys, &output, &unwatched)?;
+    story.tell(&format!("8. In what the owner decrypts, everybody is one of at least {k}"), &clear_file)?;
+    story.quote(&read(&clear_file)?, 4)?;
+
     let back = folder.join("back.csv");
     let output = Output { path: back.clone(), force: arguments.force };
     let progress = RunProgress::new("Decrypting", arguments.quiet);
     decrypt_file(&encrypted, &keys, &output, &|step| progress.watch(step))?;
     progress.clear();
-    story.tell("7. Only the owner's keys bring the true values back", &back)?;
+    story.tell("9. Only the owner's keys bring the true values back", &back)?;
     let decrypted = read(&back)?;
     if decrypted != clear {
         return Err("the decrypted table is not the original one; please report this".into());
@@ -113,31 +130,46 @@ FROM patients WHERE region = 'north'";
 /// Which columns identify one in fewer than five people.
 const IDENTIFIERS: &str = "SELECT columns, kind, rows_at_risk FROM identifiers(patients, k => 5, rows_at_risk => true)";
 
-/// A session with both servers in this process, and the encrypted file as its table.
-async fn engine(keys: &OwnerKeys, encrypted: &Path) -> Result<SessionContext, Box<dyn std::error::Error>> {
+/// Rows of which each is like k - 1 others.
+fn anonymised(k: usize) -> String {
+    format!(
+        "\
+SELECT born, sex, zip, diagnosis, cost, suppressed
+FROM k_anonymize((SELECT * FROM patients LIMIT 1000), k => {k}, quasi => (born, sex, zip, diagnosis), rounds => 3, suppress => 0.02)"
+    )
+}
+
+/// A session with both servers in this process.
+struct Engine {
+    veil: Veil,
+    context: SessionContext,
+}
+
+/// With the encrypted file as its table.
+async fn engine(keys: &OwnerKeys, encrypted: &Path) -> Result<Engine, Box<dyn std::error::Error>> {
     let veil = Veil::default();
     veil.add_key(keys.key_id(), keys.p1().public_key().clone()).await;
     be_p2(&veil, keys.p2()).await;
     let context = session(&veil);
     let table = format!("CREATE EXTERNAL TABLE patients STORED AS PARQUET LOCATION '{}'", quoted(encrypted));
     context.sql(&table).await?;
-    Ok(context)
+    Ok(Engine { veil, context })
 }
 
 /// Rows as the engine sees them.
-async fn query(engine: &SessionContext, sql: &str) -> Result<String, Box<dyn std::error::Error>> {
-    let rows = engine.sql(sql).await?.collect().await?;
+async fn query(engine: &Engine, sql: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let rows = engine.context.sql(sql).await?.collect().await?;
     let rows = rows.iter().map(veiled).collect::<Result<Vec<_>, _>>()?;
     Ok(pretty_format_batches(&rows)?.to_string())
 }
 
-/// Writes the masked file; returns its first rows.
-async fn mask(engine: &SessionContext, masked: &Path) -> Result<String, Box<dyn std::error::Error>> {
-    if masked.exists() {
-        fs::remove_file(masked)?;
+/// Writes the rows of a query to a file.
+async fn copy(engine: &Engine, sql: &str, file: &Path) -> Outcome {
+    if file.exists() {
+        fs::remove_file(file)?;
     }
-    engine.sql(&format!("COPY ({MASKED}) TO '{}'", quoted(masked))).await?.collect().await?;
-    query(engine, &format!("{MASKED} LIMIT 2")).await
+    engine.context.sql(&format!("COPY ({sql}) TO '{}'", quoted(file))).await?.collect().await?;
+    Ok(())
 }
 
 /// A path in SQL.

@@ -14,8 +14,13 @@ use futures::{StreamExt, stream};
 use support::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use veil_cells::{CellArray, CellType, ColumnId, Kind, Width};
 use veil_flight_p2::{ClientConfig, ServerConfig};
+use veil_keys::{decrypt_column, encrypt_column, os_rng};
+use veil_privacy::clusters::{self, Points, Reassignment, anonymise, class_centres, coordinate, value_of_coordinate};
+use veil_protocols::k_anonymize::{Bounds, Comparison, Phase, Quasi, Settings, Values, k_anonymize};
 use veil_protocols::{Channel, ProtocolError};
 
 /// Stands between P1 and P2 and cuts each connection after so many bytes; when the list is used up, no more.
@@ -146,6 +151,53 @@ async fn a_p2_that_comes_back_goes_on() {
         assert_eq!(answers.next().await.unwrap().unwrap().open().unwrap().0.batch, batch);
     }
     assert!(answers.next().await.is_none());
+}
+
+/// P2 is killed in every phase of a k-anonymisation, and the rows come out as they would have.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_k_anonymisation_outlives_its_p2() {
+    let certificates = Certificates::new();
+    let p2 = P2::start(with_tls(&certificates)).await;
+    let again = ServerConfig { listen: p2.address, ..with_tls(&certificates) };
+    let session = session(connect(client(&p2, Some(&certificates))).await.unwrap());
+    let values: Vec<i64> = (0..24).map(|row| row / 8 * 40 + row % 3).collect();
+    let cell_type = CellType::new(Kind::Integer, Width::NARROWEST, 1, KEYS.key_id(), ColumnId([1; 8]));
+    let cells = encrypt_column(&KEYS, &cell_type, &values, None, &mut os_rng()).unwrap();
+    let numbers = Values::Numbers { cells: Arc::new(cells), bits: 8, bounds: Bounds::Public(0, 100) };
+    let clusters =
+        clusters::Settings { k: 5, rounds: 2, early_stop: false, suppress: 0, strategy: Reassignment::default() };
+    let settings = Settings { clusters, comparison: Comparison::Blinded };
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let killer = tokio::spawn(async move {
+        let (mut p2, mut killed) = (p2, Vec::new());
+        while let Some(place) = told.recv().await {
+            if !killed.contains(&place) {
+                p2.kill().await;
+                p2 = P2::start(again.clone()).await;
+                killed.push(place);
+            }
+        }
+        killed.len()
+    });
+    let progress = move |phase: Phase| {
+        let _ = tell.send(phase.place());
+    };
+    let quasi = vec![Quasi { values: numbers, weight: 1 }];
+    let found = k_anonymize(&session, 24, quasi, &[0, 8, 16, 23], &settings, &progress).await.unwrap();
+    drop(progress);
+    assert_eq!(killer.await.unwrap(), Phase::NAMES.len());
+
+    let points = values.iter().map(|value| coordinate(*value, 0, 100)).collect();
+    let points = Points::new(points, vec![1]).unwrap();
+    let (classes, _) = anonymise(&points, &[0, 8, 16, 23], &clusters).unwrap();
+    let centres = class_centres(&classes, &points).unwrap();
+    let expected: Vec<i64> =
+        classes.of_rows.iter().map(|class| value_of_coordinate(centres[class.unwrap()], 0, 100)).collect();
+    let published = CellType { tag: true, ..cell_type };
+    let opened = decrypt_column(KEYS.cell(), KEYS.key_id(), &published, CellArray::Binary(&found.columns[0])).unwrap();
+    let opened: Vec<i64> = opened.messages.chunks(opened.lanes).map(|row| row[0]).collect();
+    assert_eq!(opened, expected);
+    assert_eq!(found.outcome.classes, classes.classes.len());
 }
 
 /// Whoever comes back with other keys is not the same P2.

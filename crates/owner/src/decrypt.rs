@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use veil_cells::{Cell, CellArray, CellError};
 use veil_keys::{KeyError, OwnerKeys, decrypt_column};
 
+use crate::suppressed::{self, without_suppressed};
 use crate::table_file::{TableReader, TableWriter, transform};
 use crate::{ColumnCodec, FileFormat, Output, OwnerError, Watch};
 
@@ -18,6 +19,8 @@ use crate::{ColumnCodec, FileFormat, Output, OwnerError, Watch};
 pub struct DecryptSummary {
     /// Rows written.
     pub rows: u64,
+    /// Rows that were left out, since they are suppressed.
+    pub suppressed: u64,
     /// Columns decrypted.
     pub decrypted: usize,
     /// Columns with noise of the engine alone: the release would have added the key holder's.
@@ -55,7 +58,10 @@ pub fn decrypt_file(
         return Err(OwnerError::Mismatch { file: input.to_owned(), what });
     }
     let schema = Arc::new(Schema::new(fields));
-    let writer = TableWriter::clear(output, schema.clone())?;
+    let flags = suppressed::flags(&codecs);
+    let written = suppressed::without_flags(&schema, &flags).map_err(OwnerError::arrow(input))?;
+    let writer = TableWriter::clear(output, Arc::new(written))?;
+    let mut left_out = 0;
     let step = |batch: RecordBatch, before: usize| {
         let columns =
             codecs.par_iter().zip(batch.columns()).zip(schema.fields().par_iter()).map(|((codec, array), field)| {
@@ -76,18 +82,24 @@ pub fn decrypt_file(
             });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
+        let all = RecordBatch::try_new_with_options(schema.clone(), columns, &options);
+        let kept = all.and_then(|all| without_suppressed(all, &flags)).map_err(OwnerError::arrow(input))?;
+        left_out += (batch.num_rows() - kept.num_rows()) as u64;
+        Ok(kept)
     };
-    let rows = transform(reader, writer, step, watch)?;
-    Ok(DecryptSummary { rows, decrypted, awaiting_noise })
+    let read = transform(reader, writer, step, watch)?;
+    Ok(DecryptSummary { rows: read - left_out, suppressed: left_out, decrypted, awaiting_noise })
 }
 
-/// Decrypts a batch in memory. Clear columns stay as they are.
+/// Decrypts a batch in memory. Clear columns stay as they are; rows that are suppressed are left out.
 pub fn decrypt_batch(keys: &OwnerKeys, batch: &RecordBatch) -> Result<RecordBatch, KeyError> {
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
-    for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
-        let (field, array) = match ColumnCodec::of_field(keys, field)? {
-            Some(codec) => (codec.clear_field(field.name()), decrypt_array(&codec, keys, array)?),
+    let schema = batch.schema();
+    let codecs = schema.fields().iter().map(|field| ColumnCodec::of_field(keys, field));
+    let codecs = codecs.collect::<Result<Vec<_>, _>>()?;
+    for ((field, array), codec) in schema.fields().iter().zip(batch.columns()).zip(&codecs) {
+        let (field, array) = match codec {
+            Some(codec) => (codec.clear_field(field.name()), decrypt_array(codec, keys, array)?),
             None => (field.as_ref().clone(), array.clone()),
         };
         fields.push(field);
@@ -95,7 +107,8 @@ pub fn decrypt_batch(keys: &OwnerKeys, batch: &RecordBatch) -> Result<RecordBatc
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let decrypted = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
-    Ok(decrypted.map_err(CellError::from)?)
+    let flags = suppressed::flags(&codecs);
+    Ok(decrypted.and_then(|all| without_suppressed(all, &flags)).map_err(CellError::from)?)
 }
 
 fn decrypt_array(codec: &ColumnCodec, keys: &OwnerKeys, array: &ArrayRef) -> Result<ArrayRef, KeyError> {

@@ -8,6 +8,7 @@
 //!  table_file      CSV, Parquet and Arrow IPC, read and written in batches
 //!  encrypt         clear file in, encrypted file out
 //!  decrypt         encrypted file in, clear file out
+//!  suppressed      rows that a decryption leaves out
 //!  inspect         what anyone may know about an encrypted file
 //! ```
 
@@ -21,6 +22,7 @@ mod encrypt;
 mod error;
 mod hierarchy_file;
 mod inspect;
+mod suppressed;
 mod table_file;
 
 pub use codec::{ColumnCodec, NumberFormat, NumberKind};

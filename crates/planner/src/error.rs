@@ -26,10 +26,11 @@ pub fn explain_error(error: &DataFusionError) -> String {
 }
 
 /// In the order in which they are put in front.
-const PREFIXES: [&str; 6] = [
+const PREFIXES: [&str; 7] = [
     "External error: ",
     "Error during planning: ",
     "Execution error: ",
+    "Resources exhausted: ",
     "Schema error: ",
     "Invalid or Unsupported Configuration: ",
     "sql parser error: ",

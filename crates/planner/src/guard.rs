@@ -15,6 +15,7 @@ use veil_udfs::{CellUdf, EncryptedField};
 
 use crate::carry_types::CHOOSING_FUNCTIONS;
 use crate::identifiers::IdentifiersNode;
+use crate::k_anonymize::KAnonymizeNode;
 use crate::restore_type::RestoreType;
 
 /// The rule.
@@ -64,8 +65,8 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
         }
         LogicalPlan::Filter(filter) if filter.predicate.is_volatile() && is_search(&filter.input) => {
             return plan_err!(
-                "a random condition on the result of identifiers would pick rows of the table that it searches: CREATE TABLE .. AS the result \
-                 first"
+                "a random condition on the result of identifiers or k_anonymize would pick rows of the table that it reads: CREATE TABLE .. AS the \
+                 result first"
             );
         }
         LogicalPlan::Dml(write) if matches!(write.op, WriteOp::Insert(_) | WriteOp::Update) => check_write(write)?,
@@ -106,7 +107,10 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
 /// Whether conditions on this go below a search: DataFusion moves those that name no column below any node.
 fn is_search(plan: &LogicalPlan) -> bool {
     match plan {
-        LogicalPlan::Extension(extension) => extension.node.as_any().is::<IdentifiersNode>(),
+        LogicalPlan::Extension(extension) => {
+            let node = extension.node.as_any();
+            node.is::<IdentifiersNode>() || node.is::<KAnonymizeNode>()
+        }
         LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_) => {
             plan.inputs().into_iter().any(is_search)
         }

@@ -25,6 +25,8 @@
 //!
 //!  relation_function   functions in FROM that take relations and named arguments
 //!  identifiers         one of them: which columns identify people
+//!  k_anonymize         another: rows that are like k - 1 others
+//!  run_log             what ended runs of such functions leave: summaries and notes
 //! ```
 
 mod carry_types;
@@ -34,6 +36,7 @@ mod find_rounds;
 mod functions;
 mod guard;
 mod identifiers;
+mod k_anonymize;
 mod operators;
 #[cfg(test)]
 mod reference;
@@ -41,6 +44,7 @@ mod relation_function;
 mod restore_type;
 mod rounds_exec;
 mod rounds_node;
+mod run_log;
 mod session;
 mod tables;
 mod veil;
@@ -49,8 +53,10 @@ pub use display::veiled;
 pub use error::explain_error;
 pub use functions::{documented, function_table};
 pub use identifiers::{IdentifiersExec, IdentifiersNode, Search};
+pub use k_anonymize::{Anonymisation, KAnonymizeExec, KAnonymizeNode, Progress, Request, Start};
 pub use rounds_exec::RoundsExec;
 pub use rounds_node::{RoundsNode, RoundsPlanner};
 pub use session::{VeilSessionConfig, VeilSessionState};
 pub use tables::add_side_tables_of;
 pub use veil::Veil;
+pub use veil_protocols::k_anonymize::Phase;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::common::{Column, DFSchema, ScalarValue, TableReference, plan_datafusion_err, plan_err};
 use datafusion::datasource::provider_as_source;
@@ -12,12 +13,18 @@ use datafusion::error::Result;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, TableFactor,
+    BinaryOperator, Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, TableFactor,
     TableFunctionArgs, Value,
 };
 use futures::FutureExt;
 
-use crate::identifiers;
+use crate::{identifiers, k_anonymize};
+
+/// Plans a call of a function.
+type Plan = fn(RelationCall, &mut dyn RelationPlannerContext) -> Result<LogicalPlan>;
+
+/// All functions.
+const FUNCTIONS: [(&str, Plan); 2] = [(identifiers::NAME, identifiers::plan), (k_anonymize::NAME, k_anonymize::plan)];
 
 /// Plans the functions.
 #[derive(Debug)]
@@ -37,29 +44,29 @@ impl RelationPlanner for RelationFunctions {
         relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
-        let (name, alias, arguments) = match relation {
-            TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, sample: None, .. }
-                if is_function(&name, context) =>
-            {
-                (name, alias, args.args)
+        let function = match &relation {
+            TableFactor::Table { name, args: Some(_), with_ordinality: false, sample: None, .. }
+            | TableFactor::Function { name, .. } => function(name, context),
+            _ => None,
+        };
+        match (function, relation) {
+            (Some(plan), TableFactor::Table { name, alias, args: Some(args), .. }) => {
+                let call = RelationCall::read(name.to_string(), args.args, &self.catalogs, context)?;
+                Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan(call, context)?, alias))))
             }
             // DataFusion would drop the names of the arguments.
-            TableFactor::Function { name, .. } if is_function(&name, context) => {
-                return plan_err!("{name} is not correlated with other relations: leave out LATERAL");
+            (Some(_), TableFactor::Function { name, .. }) => {
+                plan_err!("{name} is not correlated with other relations: leave out LATERAL")
             }
-            other => return Ok(RelationPlanning::Original(Box::new(other))),
-        };
-        let call = RelationCall::read(name.to_string(), arguments, &self.catalogs, context)?;
-        let plan = identifiers::plan(call, context)?;
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+            (_, other) => Ok(RelationPlanning::Original(Box::new(other))),
+        }
     }
 }
 
-fn is_function(name: &ObjectName, context: &dyn RelationPlannerContext) -> bool {
-    match name.0.as_slice() {
-        [part] => part.as_ident().is_some_and(|name| context.normalize_ident(name.clone()) == identifiers::NAME),
-        _ => false,
-    }
+fn function(name: &ObjectName, context: &dyn RelationPlannerContext) -> Option<Plan> {
+    let [part] = name.0.as_slice() else { return None };
+    let name = context.normalize_ident(part.as_ident()?.clone());
+    FUNCTIONS.iter().find(|(function, _)| *function == name).map(|(_, plan)| *plan)
 }
 
 /// A call: its relation, and its named arguments until they are taken.
@@ -129,18 +136,111 @@ impl RelationCall {
         default: u32,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<u32> {
-        let value = match self.take_constant(name, context)? {
-            None => return Ok(default),
-            Some(ScalarValue::Int64(Some(value))) => u32::try_from(value).ok(),
-            Some(ScalarValue::UInt64(Some(value))) => u32::try_from(value).ok(),
-            Some(_) => None,
-        };
-        value.filter(|value| *value >= least).ok_or_else(|| {
+        self.take_number(name, least, default, context).map(|value| value.unwrap_or(default))
+    }
+
+    /// The same, without a default.
+    pub(crate) fn take_optional_count(
+        &mut self,
+        name: &str,
+        least: u32,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<Option<u32>> {
+        self.take_number(name, least, least, context)
+    }
+
+    fn take_number(
+        &mut self,
+        name: &str,
+        least: u32,
+        example: u32,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<Option<u32>> {
+        let Some(value) = self.take_constant(name, context)? else { return Ok(None) };
+        let value = whole(&value).and_then(|value| u32::try_from(value).ok());
+        let refused = || {
             plan_datafusion_err!(
-                "{name} of {} is a whole number of at least {least}: {name} => {default}",
+                "{name} of {} is a whole number of at least {least}: {name} => {example}",
                 self.function
             )
-        })
+        };
+        value.filter(|value| *value >= least).map(Some).ok_or_else(refused)
+    }
+
+    /// Any whole number that is not negative.
+    pub(crate) fn take_seed(&mut self, name: &str, context: &mut dyn RelationPlannerContext) -> Result<Option<u64>> {
+        let Some(value) = self.take_constant(name, context)? else { return Ok(None) };
+        let refused = || plan_datafusion_err!("{name} of {} is a whole number: {name} => 7", self.function);
+        whole(&value).map(Some).ok_or_else(refused)
+    }
+
+    /// Whole numbers: `(1, 2)`, `[1, 2]`, or one alone.
+    pub(crate) fn take_counts(
+        &mut self,
+        name: &str,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<Option<Vec<u32>>> {
+        let Some(parts) = self.take_list(name) else { return Ok(None) };
+        let mut counts = Vec::with_capacity(parts.len());
+        for part in parts {
+            let value = match context.sql_to_expr(part, &DFSchema::empty()) {
+                Ok(Expr::Literal(value, _)) => whole(&value).and_then(|value| u32::try_from(value).ok()),
+                _ => None,
+            };
+            match value {
+                Some(value) => counts.push(value),
+                None => return plan_err!("{name} of {} takes whole numbers: {name} => (0, 7)", self.function),
+            }
+        }
+        Ok(Some(counts))
+    }
+
+    /// A part of one: at least 0 and less than 1.
+    pub(crate) fn take_share(&mut self, name: &str, context: &mut dyn RelationPlannerContext) -> Result<Option<f64>> {
+        let Some(value) = self.take_constant(name, context)? else { return Ok(None) };
+        match number(&value).filter(|share| (0.0..1.0).contains(share)) {
+            Some(share) => Ok(Some(share)),
+            None => {
+                plan_err!("{name} of {} is a share of all rows, from 0 to less than 1: {name} => 0.05", self.function)
+            }
+        }
+    }
+
+    /// Numbers of columns of the input: `(a = 2, b = 0.5)`, or `{a: 2}` where the dialect has it.
+    pub(crate) fn take_weights(
+        &mut self,
+        name: &str,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<Vec<(Column, f64)>> {
+        let pairs: Vec<Option<(SqlExpr, SqlExpr)>> = match self.take(name) {
+            None => return Ok(Vec::new()),
+            Some(SqlExpr::Dictionary(fields)) => {
+                fields.into_iter().map(|field| Some((SqlExpr::Identifier(field.key), *field.value))).collect()
+            }
+            Some(other) => list(other)
+                .into_iter()
+                .map(|part| match part {
+                    SqlExpr::BinaryOp { left, op: BinaryOperator::Eq, right } => Some((*left, *right)),
+                    _ => None,
+                })
+                .collect(),
+        };
+        let refused =
+            || plan_datafusion_err!("{name} of {} gives columns numbers: {name} => (a = 2, b = 0.5)", self.function);
+        let mut weights: Vec<(Column, f64)> = Vec::with_capacity(pairs.len());
+        for pair in pairs {
+            let (column, value) = pair.ok_or_else(refused)?;
+            let Expr::Column(column) = context.sql_to_expr(column, self.input.schema())? else { return Err(refused()) };
+            let value = match context.sql_to_expr(value, &DFSchema::empty()) {
+                Ok(Expr::Literal(value, _)) => number(&value).ok_or_else(refused)?,
+                _ => return Err(refused()),
+            };
+            if weights.iter().any(|(other, _)| *other == column) {
+                return plan_err!("{name} of {} names {} twice: leave one out", self.function, column.name);
+            }
+            weights.push((column, value));
+        }
+        Ok(weights)
     }
 
     /// True or false.
@@ -174,19 +274,24 @@ impl RelationCall {
         }
     }
 
+    /// One of these, by its name.
+    pub(crate) fn take_choice<T: Copy>(&mut self, name: &str, choices: &[(&'static str, T)]) -> Result<Option<T>> {
+        let words: Vec<&'static str> = choices.iter().map(|(word, _)| *word).collect();
+        let word = self.take_word(name, &words)?;
+        Ok(choices.iter().find(|(choice, _)| Some(*choice) == word).map(|(_, value)| *value))
+    }
+
+    fn take_list(&mut self, name: &str) -> Option<Vec<SqlExpr>> {
+        self.take(name).map(list)
+    }
+
     /// Columns of the input: `(a, b)`, `[a, b]`, or one alone.
     pub(crate) fn take_columns(
         &mut self,
         name: &str,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Option<Vec<Column>>> {
-        let parts = match self.take(name) {
-            None => return Ok(None),
-            Some(SqlExpr::Tuple(parts)) => parts,
-            Some(SqlExpr::Array(array)) => array.elem,
-            Some(SqlExpr::Nested(part)) => vec![*part],
-            Some(part) => vec![part],
-        };
+        let Some(parts) = self.take_list(name) else { return Ok(None) };
         let mut columns = Vec::with_capacity(parts.len());
         for part in parts {
             let text = part.to_string();
@@ -212,6 +317,32 @@ impl RelationCall {
             None => Ok(self.input),
             Some((name, _)) => plan_err!("{} has no argument {name}: it takes {}", self.function, known.join(", ")),
         }
+    }
+}
+
+/// `(a, b)`, `[a, b]`, or one alone.
+fn list(value: SqlExpr) -> Vec<SqlExpr> {
+    match value {
+        SqlExpr::Tuple(parts) => parts,
+        SqlExpr::Array(array) => array.elem,
+        SqlExpr::Nested(part) => vec![*part],
+        part => vec![part],
+    }
+}
+
+/// A whole number that is not negative.
+fn whole(value: &ScalarValue) -> Option<u64> {
+    match value {
+        ScalarValue::Int64(Some(value)) => u64::try_from(*value).ok(),
+        ScalarValue::UInt64(value) => *value,
+        _ => None,
+    }
+}
+
+fn number(value: &ScalarValue) -> Option<f64> {
+    match value.cast_to(&DataType::Float64) {
+        Ok(ScalarValue::Float64(number)) if value.data_type().is_numeric() => number,
+        _ => None,
     }
 }
 

@@ -19,6 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 
 use crate::Veil;
 use crate::identifiers::IdentifiersNode;
+use crate::k_anonymize::KAnonymizeNode;
 use crate::rounds_exec::{Call, RoundsExec};
 
 /// Columns that hold the results of calls.
@@ -137,6 +138,9 @@ impl ExtensionPlanner for RoundsPlanner {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let [input] = inputs else { return Ok(None) };
         if let Some(node) = node.as_any().downcast_ref::<IdentifiersNode>() {
+            return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));
+        }
+        if let Some(node) = node.as_any().downcast_ref::<KAnonymizeNode>() {
             return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));
         }
         let Some(node) = node.as_any().downcast_ref::<RoundsNode>() else { return Ok(None) };

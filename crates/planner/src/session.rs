@@ -13,7 +13,6 @@ use crate::carry_types::CarryTypes;
 use crate::find_rounds::FindRounds;
 use crate::functions::VeilFunctions;
 use crate::guard::Guard;
-use crate::identifiers::IdentifiersSummary;
 use crate::operators::RefuseOperators;
 use crate::relation_function::RelationFunctions;
 use crate::rounds_node::VeilQueryPlanner;
@@ -70,7 +69,8 @@ impl VeilSessionState for SessionStateBuilder {
             (format, factory as _)
         });
         let factories = factories.collect();
-        for function in [VeilFunctions::table_function(veil), IdentifiersSummary::table_function(veil)] {
+        let summaries = [veil.search_log().table_function(), veil.anonymisation_log().table_function()];
+        for function in [VeilFunctions::table_function(veil)].into_iter().chain(summaries) {
             builder.table_functions().get_or_insert_default().insert(function.name().to_owned(), function);
         }
         // Relation functions look up tables by themselves, in the catalogs that the session will have.

@@ -13,14 +13,17 @@ use veil_slots::{PublicKey, Sanitizer};
 use veil_udfs::{VeilContext, VeilOptions};
 
 use crate::error::protocol;
-use crate::identifiers::{Search, Searches};
+use crate::identifiers::Search;
+use crate::k_anonymize::Anonymisation;
+use crate::run_log::RunLog;
 
 /// Shared by everything that runs in a session. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Veil {
     context: VeilContext,
     links: Arc<Mutex<Links>>,
-    searches: Searches,
+    searches: RunLog<Search>,
+    anonymisations: RunLog<Anonymisation>,
 }
 
 #[derive(Debug, Default)]
@@ -63,17 +66,22 @@ impl Veil {
         self.searches.all()
     }
 
-    /// What the reader of results should know, since this was last asked.
-    pub fn take_notes(&self) -> Vec<String> {
-        self.searches.take_notes()
+    /// The runs of k_anonymize that have ended, the latest last.
+    pub fn anonymisations(&self) -> Vec<Anonymisation> {
+        self.anonymisations.all()
     }
 
-    pub(crate) fn search_log(&self) -> &Searches {
+    /// What the reader of results should know, since this was last asked.
+    pub fn take_notes(&self) -> Vec<String> {
+        [self.searches.take_notes(), self.anonymisations.take_notes()].concat()
+    }
+
+    pub(crate) fn search_log(&self) -> &RunLog<Search> {
         &self.searches
     }
 
-    pub(crate) fn add_search(&self, search: Search) {
-        self.searches.add(search);
+    pub(crate) fn anonymisation_log(&self) -> &RunLog<Anonymisation> {
+        &self.anonymisations
     }
 
     /// A run against P2 for columns of this key set.

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn shares_are_factorials() {
-        assert_eq!(SHARES[0], (1..=20).product());
+        assert_eq!(SHARES[0], (1..=20).product::<u64>());
         assert_eq!((SHARES[1], SHARES[2], SHARES[20]), (SHARES[0], SHARES[0] / 2, 1));
     }
 

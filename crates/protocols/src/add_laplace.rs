@@ -253,7 +253,7 @@ pub fn finish(asked: Asked, answer: Answer) -> Result<BinaryArray, ProtocolError
     let (lanes, magnitude) = (shape.total(), Some(magnitude));
     let rows = masks.len() / lanes;
     let cells = Fresh { seeds: &answer.seeds, bodies: &answer.bodies, rows, key_id, shape, magnitude };
-    cells.write(present.as_deref(), |row, lane| masks[row * lanes + lane] as i64)
+    cells.write(present.as_deref(), |row, lane| phase_of_message(masks[row * lanes + lane] as i64))
 }
 
 #[cfg(test)]

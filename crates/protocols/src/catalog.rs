@@ -89,6 +89,18 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::rotate::Rotate>(),
     Entry::of::<crate::match_pairs::MatchPairs>(),
     Entry::of::<crate::count_small::CountSmall>(),
+    Entry::of::<crate::broadcast::Broadcast>(),
+    Entry::of::<crate::distances::Distances>(),
+    Entry::of::<crate::block_sums::BlockSums>(),
+    Entry::of::<crate::cluster_sums::ClusterSums>(),
+    Entry::of::<crate::lookup_long::LookupLong>(),
+    Entry::of::<crate::blend::Blend>(),
+    Entry::of::<crate::fold::Fold>(),
+    Entry::of::<crate::few_digits::FewDigits>(),
+    Entry::of::<crate::few_fold::FewFold>(),
+    Entry::of::<crate::few_pick::FewPick>(),
+    Entry::of::<crate::few_pairs::FewPairs>(),
+    Entry::of::<crate::few_select::FewSelect>(),
 ];
 
 /// The protocol of that name.

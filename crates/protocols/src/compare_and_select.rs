@@ -12,7 +12,7 @@
 //! bits of `t` with the same probability, so `|y|` tells the magnitude of `odd` only as well as a fresh random shift by up to so many
 //! octaves lets it. One multiplier for many values would give ratios away: each slot has its own.
 
-use rand::{CryptoRng, RngCore};
+use rand::CryptoRng;
 use veil_slots::{
     DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Offset, Outbound, PLAIN_MODULUS, SeededSlots, Slots, plain,
 };
@@ -112,29 +112,49 @@ pub struct Asked {
     addend: Vec<u64>,
 }
 
+/// What hides a difference.
+pub(crate) struct Blind {
+    /// Whether the sign was flipped.
+    pub(crate) flipped: bool,
+    /// `sigma r`.
+    pub(crate) multiplier: u64,
+    /// `r'`.
+    pub(crate) addend: u64,
+}
+
+impl Blind {
+    /// One for each of so many differences of so many bits.
+    pub(crate) fn draw(bits: u32, count: usize, rng: &mut impl CryptoRng) -> Result<Vec<Self>, ProtocolError> {
+        if bits > MAX_BITS {
+            return Err(ProtocolError::Misuse(format!(
+                "a blinded comparison takes differences of up to {MAX_BITS} bits, not {bits}; use an exact one"
+            )));
+        }
+        // |y| < r (2^(bits + 1) + 2) must stay below t / 2.
+        let octaves = u64::from((PLAIN_MODULUS / 2 / ((2 << bits) + 2)).ilog2()) - LOWEST_OCTAVE;
+        let draw = |_| {
+            let random = rng.next_u64();
+            let octave = LOWEST_OCTAVE + plain::uniform_below(octaves, rng);
+            let r = 1 << octave | random & ((1 << octave) - 1);
+            let flipped = random >> 63 == 1;
+            // Uniform in -(r - 1) ..= r - 1.
+            let small = plain::uniform_below(2 * r - 1, rng) as i64 - (r as i64 - 1);
+            let multiplier = if flipped { plain::neg(r) } else { r };
+            Self { flipped, multiplier, addend: plain::from_signed(small) }
+        };
+        Ok((0..count).map(draw).collect())
+    }
+}
+
 /// P1 blinds the difference.
 pub fn ask(pair: Pair, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
-    if pair.bits > MAX_BITS {
-        return Err(ProtocolError::Misuse(format!(
-            "a blinded comparison takes differences of up to {MAX_BITS} bits, not {}; use an exact one",
-            pair.bits
-        )));
-    }
-    // |y| < r (2^(bits + 1) + 2) must stay below t / 2.
-    let octaves = u64::from((PLAIN_MODULUS / 2 / ((2 << pair.bits) + 2)).ilog2()) - LOWEST_OCTAVE;
     let mut multiplier = Vec::with_capacity(DEGREE);
     let mut addend = Vec::with_capacity(DEGREE);
     let mut flipped = Vec::with_capacity(DEGREE);
-    for _ in 0..DEGREE {
-        let random = asker.rng.next_u64();
-        let octave = LOWEST_OCTAVE + plain::uniform_below(octaves, &mut asker.rng);
-        let r = 1 << octave | random & ((1 << octave) - 1);
-        let flip = random >> 63 == 1;
-        // Uniform in -(r - 1) ..= r - 1.
-        let small = plain::uniform_below(2 * r - 1, &mut asker.rng) as i64 - (r as i64 - 1);
-        multiplier.push(if flip { plain::neg(r) } else { r });
-        addend.push(plain::from_signed(small));
-        flipped.push(flip);
+    for blind in Blind::draw(pair.bits, DEGREE, &mut asker.rng)? {
+        multiplier.push(blind.multiplier);
+        addend.push(blind.addend);
+        flipped.push(blind.flipped);
     }
     let mut delta = pair.a;
     delta.sub(&pair.b);

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  P1: x = 2^l + A - B, in 1 .. 2^(l+1)
-//!  `truncate`: q = floor(x / 2^l) = [A >= B]
+//!  `few` (`truncate` for 46 bits): q = floor(x / 2^l) = [A >= B]
 //!  P1: 1 - q
 //! ```
-//! Its messages are those of [`truncate`](crate::truncate), so it has no entry of its own in the catalog.
+//! Its messages are those of [`few`](crate::few) and [`truncate`](crate::truncate), so it has no entry of its own in the catalog.
 
-use veil_slots::{L1, Slots, plain};
+use veil_slots::{DEGREE, L1, Slots, plain};
 
+use crate::few::truncate_half;
 use crate::truncate::{Dividend, Rounding, truncate};
 use crate::{Leakage, ProtocolError, Session};
 
@@ -41,8 +42,11 @@ pub async fn compare_exact(session: &Session, pairs: Vec<Pair>) -> Result<Vec<Sl
         slots.add_constant(1 << pair.bits);
         Ok(Dividend { slots, shift: pair.bits, rounding: Rounding::Floor })
     };
-    let dividends = pairs.into_iter().map(dividend).collect::<Result<_, _>>()?;
-    let mut quotients = truncate(session, dividends).await?;
+    let dividends = pairs.into_iter().map(dividend).collect::<Result<Vec<_>, _>>()?;
+    let mut quotients = match dividends.iter().all(|dividend| dividend.shift < MAX_BITS) {
+        true => truncate_half(session, DEGREE, dividends).await?,
+        false => truncate(session, dividends).await?,
+    };
     for quotient in &mut quotients {
         quotient.scale(-1);
         quotient.add_constant(plain::from_signed(1));

@@ -2,7 +2,7 @@
 
 use arrow::array::BinaryArray;
 use rand::CryptoRng;
-use veil_cells::{Cell, CellArrayBuilder, FreshCells, KeyId, Lanes, POLYNOMIAL_SIZE, Seed, phase_of_message};
+use veil_cells::{Cell, CellArrayBuilder, FreshCells, KeyId, Lanes, POLYNOMIAL_SIZE, Seed};
 use veil_slots::KeyHolder;
 
 use crate::ProtocolError;
@@ -34,11 +34,11 @@ pub(crate) struct Fresh<'a> {
 }
 
 impl Fresh<'_> {
-    /// The cells, minus what `mask` says for a row and lane, modulo `2^48`. Rows that are not present are NULL.
+    /// The cells, minus the phase that `mask` says for a row and lane. Rows that are not present are NULL.
     pub(crate) fn write(
         &self,
         present: Option<&[bool]>,
-        mask: impl Fn(usize, usize) -> i64,
+        mask: impl Fn(usize, usize) -> u64,
     ) -> Result<BinaryArray, ProtocolError> {
         let (lanes, per_chunk) = (self.shape.total(), self.shape.rows_per_chunk());
         let (seeds, rest) = self.seeds.as_chunks::<16>();
@@ -59,7 +59,7 @@ impl Fresh<'_> {
                     continue;
                 }
                 for (lane, body) in bodies.iter_mut().enumerate() {
-                    *body = sealed[lane].wrapping_sub(phase_of_message(mask(row, lane)));
+                    *body = sealed[lane].wrapping_sub(mask(row, lane));
                 }
                 bytes.clear();
                 cells.write(place * lanes, &bodies, &mut bytes)?;

@@ -117,7 +117,7 @@ impl EncryptedScale {
 }
 
 /// The sample of a fresh constant.
-fn sample_of(cell: &Cell, key_id: KeyId) -> Result<Sample, ProtocolError> {
+pub(crate) fn sample_of(cell: &Cell, key_id: KeyId) -> Result<Sample, ProtocolError> {
     if cell.key_id() != key_id {
         return Err(CellError::WrongKey { expected: key_id, found: cell.key_id() }.into());
     }

@@ -25,18 +25,31 @@
 //!  lift_wide             cells of 48 bits into slots           match_pairs       how many others share a row's value
 //!  rotate                a list of rows, rotated               count_small       how many rows share it with fewer than k
 //!  pairwise              all pairs of a list's rows
+//!  broadcast             centres into the slots of their rows  distances         of rows to centres
+//!  nearest               the nearest centre of every row
 //!  compare_exact         [A < B], nothing leaks                catalog           all of these, once
 //!  compare_and_select    min(A, B), fast, blinded              message, header   what crosses the wire
 //!  shuffle               rows in a secret order of P1          arrange           its rounds
+//!  tiles                 rows and centres in vectors           cluster_sums      sums and sizes of clusters
+//!  block_sums            sums of a vector's blocks, packed     centres           means of clusters
+//!  lookup_long           f(x) over a long domain, for few x    blend             the values of a row's centre
+//!  fold                  sums over a vector's blocks           merge             clusters into classes
+//!  few, _digits, _fold   quotients and zeros of few numbers    few_pick          one of few centres, to all
+//!  few_pairs, _select    the smallest of few numbers
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
 pub mod add_laplace;
 pub mod and;
 pub mod arrange;
+pub mod blend;
+pub mod block_sums;
+pub mod broadcast;
 pub mod catalog;
+pub mod centres;
 mod channel;
 pub mod choose;
+pub mod cluster_sums;
 pub mod compare_and_select;
 pub mod compare_exact;
 pub mod count_classes;
@@ -44,10 +57,19 @@ pub mod count_small;
 pub mod count_tags;
 mod counters;
 mod digits;
+pub mod distances;
 mod error;
+pub mod few;
+pub mod few_digits;
+pub mod few_fold;
+pub mod few_pairs;
+pub mod few_pick;
+pub mod few_select;
+pub mod fold;
 mod fresh_cells;
 mod header;
 pub mod identifiers;
+pub mod k_anonymize;
 pub mod laplace_scale;
 mod layout;
 mod leakage;
@@ -58,11 +80,14 @@ pub mod lift_tags;
 pub mod lift_wide;
 mod limits;
 pub mod lookup;
+pub mod lookup_long;
 pub mod lookup_range;
 pub mod lower;
 pub mod match_pairs;
+pub mod merge;
 pub mod message;
 pub mod multiply;
+pub mod nearest;
 pub mod open;
 pub mod pairwise;
 mod protocol;
@@ -76,6 +101,7 @@ pub mod shuffle;
 pub mod slot_sum;
 #[cfg(test)]
 mod testing;
+mod tiles;
 pub mod truncate;
 pub mod zero_test;
 pub mod zeros;
@@ -91,3 +117,4 @@ pub use protocol::{Protocol, Workload};
 pub use randomness::Randomness;
 pub use responder::{Frame, Responder};
 pub use session::{Asker, Session, Traffic};
+pub use tiles::Tiles;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_cells::KeyId;
@@ -42,6 +42,13 @@ impl Frame {
                 .iter()
                 .map(|column| column.to_data().get_slice_memory_size().unwrap_or(0))
                 .sum::<usize>()
+    }
+
+    /// How many ciphertexts of this size it has. Other lists are of other lengths.
+    pub fn ciphertexts(&self, size: usize) -> usize {
+        let lists = self.batch.columns().iter().filter_map(|column| column.as_binary_opt::<i64>());
+        let lengths = lists.flat_map(|list| list.offsets().lengths().collect::<Vec<_>>());
+        lengths.filter(|length| length.is_multiple_of(size)).map(|length| length / size).sum()
     }
 }
 

@@ -1,15 +1,17 @@
 //! P1: runs rounds.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use arrow::record_batch::RecordBatch;
 use futures::{StreamExt, TryStreamExt, stream};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rayon::prelude::*;
 use tokio::sync::mpsc;
 use veil_cells::KeyId;
-use veil_slots::{Level, Outbound, PublicKey, SEEDED_BYTES, Sanitizer, SlotError, Slots};
+use veil_slots::{Level, OUTBOUND_BYTES, Outbound, PublicKey, SEEDED_BYTES, Sanitizer, SlotError, Slots};
 
 use crate::channel::{Channel, blocking};
 use crate::limits::{BATCH_CIPHERTEXTS, BATCHES_IN_FLIGHT};
@@ -34,6 +36,7 @@ pub struct Session {
 #[derive(Debug, Default)]
 pub struct Traffic {
     rounds: AtomicU64,
+    ciphertexts: AtomicU64,
     bytes_up: AtomicU64,
     bytes_down: AtomicU64,
 }
@@ -42,6 +45,11 @@ impl Traffic {
     /// Rounds begun.
     pub fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Ciphertexts sent and received.
+    pub fn ciphertexts(&self) -> u64 {
+        self.ciphertexts.load(Ordering::Relaxed)
     }
 
     /// Bytes sent to P2.
@@ -122,42 +130,69 @@ impl Session {
         W: Send + 'static,
         O: Send + 'static,
     {
-        if inputs.is_empty() {
+        let count = inputs.len();
+        let limits = self.channel.limits();
+        let ciphertexts = BATCH_CIPHERTEXTS.min(limits.bytes / SEEDED_BYTES);
+        let rows = (ciphertexts / weight.max(1)).clamp(1, limits.rows.max(1));
+        let mut inputs = inputs.into_iter();
+        let chunks = (0..count.div_ceil(rows)).map(|_| Part::new(inputs.by_ref().take(rows).collect::<Vec<I>>()));
+        let halves = Halves {
+            protocol: P::NAME,
+            version: P::VERSION,
+            ask: Box::new(move |chunk, askers| {
+                let work: Vec<(I, Asker<'_>)> = chunk.take::<I>()?.into_iter().zip(askers).collect();
+                let asked: Vec<(W, P::Query)> = work
+                    .into_par_iter()
+                    .map(|(input, mut asker)| ask(input, &mut asker))
+                    .collect::<Result<_, ProtocolError>>()?;
+                let (waiting, queries): (Vec<W>, Vec<P::Query>) = asked.into_iter().unzip();
+                Ok((Part::new(waiting), P::Query::to_batch(&queries)?))
+            }),
+            finish: Box::new(move |waiting, batch| {
+                P::Reply::check(batch)?;
+                let work: Vec<(usize, W)> = waiting.take::<W>()?.into_iter().enumerate().collect();
+                let finished = work.into_par_iter().map(|(row, waiting)| finish(waiting, P::Reply::read(batch, row)?));
+                Ok(Part::new(finished.collect::<Result<Vec<O>, ProtocolError>>()?))
+            }),
+        };
+        let mut outputs = Vec::with_capacity(count);
+        for part in self.exchange(chunks.collect(), halves).await? {
+            outputs.extend(part.take::<O>()?);
+        }
+        if outputs.len() != count {
+            return Err(ProtocolError::Malformed(format!("P2 answered {} of {count} questions", outputs.len())));
+        }
+        Ok(outputs)
+    }
+
+    /// A round of any protocol: what is particular to one is behind `halves`, so that this is compiled once.
+    async fn exchange(&self, chunks: Vec<Part>, halves: Halves) -> Result<Vec<Part>, ProtocolError> {
+        if chunks.is_empty() {
             return Ok(Vec::new());
         }
         let header = Header {
-            protocol: P::NAME.to_owned(),
-            version: P::VERSION,
+            protocol: halves.protocol.to_owned(),
+            version: halves.version,
             session: self.id,
             round: self.rounds.fetch_add(1, Ordering::Relaxed),
             batch: 0,
             key_id: self.key_id,
         };
         self.traffic.rounds.fetch_add(1, Ordering::Relaxed);
-        let count = inputs.len();
-        let limits = self.channel.limits();
-        let ciphertexts = BATCH_CIPHERTEXTS.min(limits.bytes / SEEDED_BYTES);
-        let rows = (ciphertexts / weight.max(1)).clamp(1, limits.rows.max(1));
-        let mut inputs = inputs.into_iter();
-        let chunks: Vec<Vec<I>> = (0..count.div_ceil(rows)).map(|_| inputs.by_ref().take(rows).collect()).collect();
-
         // What P1 remembers between asking and finishing travels beside the requests, in the same order.
-        let (remember, mut remembered) = mpsc::unbounded_channel::<(Header, Vec<W>)>();
-        let (ask, finish, session) = (Arc::new(ask), Arc::new(finish), self.clone());
+        let (remember, mut remembered) = mpsc::unbounded_channel::<(Header, Part)>();
+        let (halves, session) = (Arc::new(halves), self.clone());
+        let asking = halves.clone();
         let requests = stream::iter(chunks.into_iter().enumerate())
             .map(move |(number, chunk)| {
-                let (ask, sanitizer) = (ask.clone(), session.sanitizer.clone());
+                let (halves, sanitizer) = (asking.clone(), session.sanitizer.clone());
                 let header = Header { batch: number as u32, ..header.clone() };
                 // Drawn in order, so that a test can repeat a run.
-                let rngs: Vec<StdRng> = chunk.iter().map(|_| session.randomness.fork()).collect();
+                let rngs: Vec<StdRng> = (0..chunk.count).map(|_| session.randomness.fork()).collect();
                 blocking(move || {
-                    let work: Vec<(I, StdRng)> = chunk.into_iter().zip(rngs).collect();
-                    let asked: Vec<(W, P::Query)> = work
-                        .into_par_iter()
-                        .map(|(input, rng)| ask(input, &mut Asker::new(&sanitizer, rng)))
-                        .collect::<Result<_, ProtocolError>>()?;
-                    let (waiting, queries): (Vec<W>, Vec<P::Query>) = asked.into_iter().unzip();
-                    let frame = Frame::new(&header, P::Query::to_batch(&queries)?);
+                    let askers = rngs.into_iter().map(|rng| Asker::new(&sanitizer, rng)).collect();
+                    let (waiting, queries) = (halves.ask)(chunk, askers)?;
+                    let frame = Frame::new(&header, queries);
                     Ok::<_, ProtocolError>((header, waiting, frame))
                 })
             })
@@ -166,6 +201,7 @@ impl Session {
         let requests = requests.map(move |asked| {
             let (header, waiting, frame) = asked.and_then(|asked| asked)?;
             traffic.bytes_up.fetch_add(frame.bytes() as u64, Ordering::Relaxed);
+            traffic.ciphertexts.fetch_add(frame.ciphertexts(OUTBOUND_BYTES) as u64, Ordering::Relaxed);
             // The receiver lives as long as the round.
             let _ = remember.send((header, waiting));
             Ok(frame)
@@ -173,41 +209,62 @@ impl Session {
 
         let mut answers = self.channel.exchange(requests.boxed());
         let mut finishing = futures::stream::FuturesOrdered::new();
-        let mut outputs = Vec::with_capacity(count);
+        let mut outputs = Vec::new();
         while let Some(answer) = answers.try_next().await? {
             self.traffic.bytes_down.fetch_add(answer.bytes() as u64, Ordering::Relaxed);
+            self.traffic.ciphertexts.fetch_add(answer.ciphertexts(SEEDED_BYTES) as u64, Ordering::Relaxed);
             let Ok((asked, waiting)) = remembered.try_recv() else {
                 return Err(ProtocolError::Malformed("P2 sent an answer to no question".to_owned()));
             };
-            let finish = finish.clone();
-            finishing.push_back(blocking(move || finish_batch::<P, W, O>(&asked, waiting, answer, finish.as_ref())));
+            let halves = halves.clone();
+            finishing.push_back(blocking(move || halves.finish_batch(&asked, waiting, answer)));
             while finishing.len() > BATCHES_IN_FLIGHT {
-                outputs.extend(finishing.next().await.ok_or(ProtocolError::Cancelled)???);
+                outputs.push(finishing.next().await.ok_or(ProtocolError::Cancelled)???);
             }
         }
         while let Some(finished) = finishing.next().await {
-            outputs.extend(finished??);
-        }
-        if outputs.len() != count {
-            return Err(ProtocolError::Malformed(format!("P2 answered {} of {count} questions", outputs.len())));
+            outputs.push(finished??);
         }
         Ok(outputs)
     }
 }
 
-fn finish_batch<P: Protocol, W: Send, O: Send>(
-    asked: &Header,
-    waiting: Vec<W>,
-    answer: Frame,
-    finish: &(impl Fn(W, P::Reply) -> Result<O, ProtocolError> + Sync),
-) -> Result<Vec<O>, ProtocolError> {
-    let (header, batch) = answer.open()?;
-    if header != *asked || batch.num_rows() != waiting.len() {
-        return Err(ProtocolError::Malformed("P2's answer belongs to another question".to_owned()));
+/// Items of a batch, whatever their type.
+struct Part {
+    items: Box<dyn Any + Send>,
+    count: usize,
+}
+
+impl Part {
+    fn new<T: Send + 'static>(items: Vec<T>) -> Self {
+        Self { count: items.len(), items: Box::new(items) }
     }
-    P::Reply::check(&batch)?;
-    let work: Vec<(usize, W)> = waiting.into_iter().enumerate().collect();
-    work.into_par_iter().map(|(row, waiting)| finish(waiting, P::Reply::read(&batch, row)?)).collect()
+
+    /// The items again: each part is made and taken by the same protocol.
+    fn take<T: 'static>(self) -> Result<Vec<T>, ProtocolError> {
+        self.items.downcast().map(|items| *items).map_err(|_| ProtocolError::Cancelled)
+    }
+}
+
+type AskBatch = dyn Fn(Part, Vec<Asker<'_>>) -> Result<(Part, RecordBatch), ProtocolError> + Send + Sync;
+type FinishBatch = dyn Fn(Part, &RecordBatch) -> Result<Part, ProtocolError> + Send + Sync;
+
+/// What P1 does before and after the exchange of a batch.
+struct Halves {
+    protocol: &'static str,
+    version: u16,
+    ask: Box<AskBatch>,
+    finish: Box<FinishBatch>,
+}
+
+impl Halves {
+    fn finish_batch(&self, asked: &Header, waiting: Part, answer: Frame) -> Result<Part, ProtocolError> {
+        let (header, batch) = answer.open()?;
+        if header != *asked || batch.num_rows() != waiting.count {
+            return Err(ProtocolError::Malformed("P2's answer belongs to another question".to_owned()));
+        }
+        (self.finish)(waiting, &batch)
+    }
 }
 
 #[cfg(test)]

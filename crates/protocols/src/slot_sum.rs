@@ -8,7 +8,7 @@
 //! (The sum is also the degree times coefficient 0 of the plaintext, so that no rotation is ever needed.)
 
 use rand::CryptoRng;
-use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, L1, Outbound, SeededSlots, Slots, plain};
+use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, Level, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
 use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
@@ -63,7 +63,7 @@ impl Protocol for SlotSum {
 pub struct Asked(u64);
 
 /// P1 masks every slot.
-pub fn ask(slots: Slots<L1>, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
+pub fn ask<L: Level>(slots: Slots<L>, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
     let mask = plain::uniform_vec(DEGREE, &mut asker.rng);
     let sum = mask.iter().fold(0, |sum, value| plain::add(sum, *value));
     Ok((Asked(sum), Query { masked: asker.send(&slots, &mask)? }))
@@ -77,7 +77,7 @@ pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L0>, Protocol
 }
 
 /// One round for many vectors.
-pub async fn slot_sum(session: &Session, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L0>>, ProtocolError> {
+pub async fn slot_sum<L: Level>(session: &Session, vectors: Vec<Slots<L>>) -> Result<Vec<Slots<L0>>, ProtocolError> {
     session.round::<SlotSum, _, _, _>(vectors, 1, ask, finish).await
 }
 

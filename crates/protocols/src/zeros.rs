@@ -9,7 +9,7 @@
 
 use arrow::array::BinaryArray;
 use rand::CryptoRng;
-use veil_cells::{KeyId, Lanes, MAX_LANES};
+use veil_cells::{KeyId, Lanes, MAX_LANES, phase_of_message};
 use veil_slots::{DEGREE, KeyHolder, SEEDED_BYTES};
 
 use crate::fresh_cells::{self, Fresh};
@@ -105,7 +105,7 @@ pub fn finish(rows: Rows, key_id: KeyId, answer: Answer) -> Result<BinaryArray, 
     let lanes = shape.total();
     let count = messages.len() / lanes;
     let cells = Fresh { seeds: &answer.seeds, bodies: &answer.bodies, rows: count, key_id, shape, magnitude };
-    cells.write(None, |row, lane| messages[row * lanes + lane].wrapping_neg())
+    cells.write(None, |row, lane| phase_of_message(messages[row * lanes + lane].wrapping_neg()))
 }
 
 /// One round for many chunks of rows: fresh cells of the session's key set.

@@ -16,9 +16,18 @@ use sha2::{Digest, Sha256};
 use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, Width, scale_cells};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
+use veil_protocols::blend::blend;
+use veil_protocols::broadcast::broadcast;
+use veil_protocols::centres::centres;
+use veil_protocols::cluster_sums::cluster_sums;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
 use veil_protocols::count_classes::{Labels, count_classes};
 use veil_protocols::count_tags::{Source, TagTable, count_tags};
+use veil_protocols::distances::distances;
+use veil_protocols::few::truncate_half;
+use veil_protocols::few_pairs::{Numbers, few_pairs};
+use veil_protocols::few_pick::{Picks, few_pick};
+use veil_protocols::few_select::few_select;
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
@@ -27,7 +36,7 @@ use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
-    Channel, Frame, Frames, Header, Layout, Limits, ProtocolError, Randomness, Responder, Session, and, catalog,
+    Channel, Frame, Frames, Header, Layout, Limits, ProtocolError, Randomness, Responder, Session, Tiles, and, catalog,
     laplace_scale, lift, lift_wide, lower, multiply, pairwise, slot_sum, zero_test, zeros,
 };
 use veil_slots::{DEGREE, KeyHolder, L1, Sample, Sanitizer, Slots};
@@ -117,10 +126,39 @@ fn run() -> Run {
         let (seed, bodies) = keys.seal_samples(&[7, 8], &mut StdRng::seed_from_u64(5));
         let samples = bodies.into_iter().zip(0..).map(|(body, index)| Sample { seed, index, body }).collect();
         lift_wide::lift_wide(&session, vec![lift::Rows { samples, present: None, width: 48 }]).await.unwrap();
-        pairwise::pairwise(&session, 3, 2, true, vec![y]).await.unwrap();
+        pairwise::pairwise(&session, 3, 2, true, vec![y.clone()]).await.unwrap();
+        nearest_centres(&session, y.clone()).await;
+        clusters(&session, y.clone(), bit).await;
+        few(&session, y).await;
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
+}
+
+/// The protocols that find the nearest centre: three of two columns, for five rows.
+async fn nearest_centres(session: &Session, slots: Slots<L1>) {
+    let (tiles, packed, rows) = (Tiles::new(5, 3), vec![slots.clone()], vec![slots; 2]);
+    let centres = broadcast(session, &tiles, 2, &packed, 0..1).await.unwrap();
+    distances(session, &tiles, &[1, 3], 0, &rows, &packed, &centres, 0..1).await.unwrap();
+}
+
+/// The protocols of clusters: three rows that belong to both of two centres.
+async fn clusters(session: &Session, column: Slots<L1>, belongs: Slots<L1>) {
+    let tiles = Tiles::new(3, 2);
+    let assignment = [vec![belongs]];
+    let sums = cluster_sums(session, &tiles, &[vec![column.clone()]], &assignment).await.unwrap();
+    centres(session, &tiles, 1, &sums, vec![column.clone()]).await.unwrap();
+    blend(session, &tiles, 1, &[column], &assignment).await.unwrap();
+}
+
+/// The protocols of few numbers: a quotient, and the smallest of three sums of two.
+async fn few(session: &Session, slots: Slots<L1>) {
+    let dividend = Dividend { slots: slots.clone(), shift: 5, rounding: Rounding::Floor };
+    truncate_half(session, 3, vec![dividend]).await.unwrap();
+    let picks = Picks { vectors: vec![slots.clone()], centres: 3, columns: 2 };
+    few_pick(session, vec![picks]).await.unwrap();
+    let ring = few_pairs(session, Numbers { vectors: vec![slots], centres: 3, columns: 2 }).await.unwrap();
+    few_select(session, ring, 3, 30, |_| false).await.unwrap();
 }
 
 /// The protocols that find identifying columns.

@@ -1,26 +1,30 @@
 //! Memory of polynomials, kept for the next one.
 //!
 //! A polynomial takes 256 KiB, which allocators return to the operating system at once: a fifth of a round would be page
-//! faults. Each thread keeps some buffers instead.
+//! faults. So buffers are kept. All threads share them, because a polynomial is made on one thread and often dropped on another; a lock
+//! is nothing against what is done with a buffer.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::parameters::{DEGREE, LIMBS, SPARE_WORDS};
 
-/// Buffers that a thread keeps: 12 MiB.
-const KEPT: usize = 48;
+/// Buffers that are kept: 96 MiB.
+const KEPT: usize = 384;
 
 /// Every buffer has room for all primes, and the spare words of a seed.
 const WORDS: usize = LIMBS * DEGREE + SPARE_WORDS;
 
-thread_local! {
-    static SPARE: RefCell<Vec<Vec<u64>>> = const { RefCell::new(Vec::new()) };
+static SPARE: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+
+fn spare() -> MutexGuard<'static, Vec<Vec<u64>>> {
+    // A list of buffers is whole whatever happened to whoever held it.
+    SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An empty buffer with room for a polynomial.
 pub(crate) fn take() -> Vec<u64> {
-    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
-    spare.unwrap_or_else(|| Vec::with_capacity(WORDS))
+    let kept = spare().pop();
+    kept.unwrap_or_else(|| Vec::with_capacity(WORDS))
 }
 
 /// A buffer of zeros.
@@ -36,11 +40,8 @@ pub(crate) fn put(mut buffer: Vec<u64>) {
         return;
     }
     buffer.clear();
-    // A thread that is ending keeps nothing.
-    let _ = SPARE.try_with(|spare| {
-        let mut spare = spare.borrow_mut();
-        if spare.len() < KEPT {
-            spare.push(buffer);
-        }
-    });
+    let mut spare = spare();
+    if spare.len() < KEPT {
+        spare.push(buffer);
+    }
 }

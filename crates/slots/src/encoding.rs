@@ -31,7 +31,10 @@ pub struct Factor(pub(crate) Residues<Points>);
 impl Factor {
     /// Encodes numbers below `t`; missing slots are zero.
     pub fn new(values: &[u64]) -> Self {
-        Self(lifted(&coefficients_of_slots(values), LIMBS).into_points())
+        match constant(values) {
+            Some(value) => Self(Residues::constant(std::array::from_fn(|limb| lifted_number(value, PRIMES[limb])))),
+            None => Self(lifted(&coefficients_of_slots(values), LIMBS).into_points()),
+        }
     }
 }
 
@@ -42,16 +45,31 @@ pub struct Offset(pub(crate) Residues<Points>);
 impl Offset {
     /// Encodes numbers below `t`; missing slots are zero.
     pub fn new(values: &[u64]) -> Self {
-        Self(scaled_up(coefficients_of_slots(values)).into_points())
+        match constant(values) {
+            Some(value) => Self(Residues::constant(scaled_up_constant(value))),
+            None => Self(scaled_up(coefficients_of_slots(values)).into_points()),
+        }
     }
+}
+
+/// The number in all slots, if it is the same: a constant polynomial, which needs no transform. For clear vectors of P1's own, which are
+/// constant by their layout or not at all.
+fn constant(values: &[u64]) -> Option<u64> {
+    let first = values.first().copied().unwrap_or_default();
+    let is_constant = (first == 0 || values.len() >= DEGREE) && values.iter().all(|value| *value == first);
+    is_constant.then_some(first)
+}
+
+/// A number modulo `t`, as the nearest to zero, modulo a prime.
+fn lifted_number(number: u64, prime: u64) -> u64 {
+    number + (prime - PLAIN_MODULUS) * u64::from(number > PLAIN_MODULUS / 2)
 }
 
 /// Coefficients modulo `t`, as the nearest to zero, modulo the first ciphertext primes.
 fn lifted(coefficients: &[u64], limbs: usize) -> Residues<Coefficients> {
     let mut words = buffers::take();
     for prime in &PRIMES[..limbs] {
-        let shift = prime - PLAIN_MODULUS;
-        words.extend(coefficients.iter().map(|c| *c + shift * u64::from(*c > PLAIN_MODULUS / 2)));
+        words.extend(coefficients.iter().map(|c| lifted_number(*c, *prime)));
     }
     Residues::from_words(words)
 }
@@ -115,6 +133,17 @@ mod tests {
             scaled_up(coefficients_of_slots(&[PLAIN_MODULUS - 5; DEGREE])).limb(3)[0],
             scaled_up_constant(PLAIN_MODULUS - 5)[3]
         );
+    }
+
+    #[test]
+    fn constant_vectors_are_encoded_as_all_others_are() {
+        for value in [0, 1, 7, PLAIN_MODULUS / 2, PLAIN_MODULUS / 2 + 1, PLAIN_MODULUS - 1] {
+            let transformed = coefficients_of_slots(&[value; DEGREE]);
+            assert_eq!(Factor::new(&[value; DEGREE]).0, lifted(&transformed, LIMBS).into_points());
+            assert_eq!(Offset::new(&[value; DEGREE]).0, scaled_up(transformed).into_points());
+        }
+        assert_eq!(Offset::new(&[]).0, Residues::zero());
+        assert_eq!(constant(&[3; DEGREE - 1]), None);
     }
 
     /// t * round(q m / t) is -r modulo q, with |r| at most t/2.

@@ -273,6 +273,13 @@ impl Residues<Points> {
         Residues::from_words(std::mem::take(&mut self.words))
     }
 
+    /// A constant polynomial: the same value at every point.
+    pub(crate) fn constant(residues: [u64; LIMBS]) -> Self {
+        let mut words = buffers::take();
+        residues.into_iter().for_each(|residue| words.resize(words.len() + DEGREE, residue));
+        Self::from_words(words)
+    }
+
     /// Adds the same value to every point: a constant polynomial.
     pub(crate) fn add_constant(&mut self, residues: [u64; LIMBS]) {
         for ((limb, words), constant) in self.limbs_mut().zip(residues) {

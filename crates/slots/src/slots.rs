@@ -138,11 +138,20 @@ impl Slots<L1> {
     /// `sum_i replies_i * factors_i`, for different replies of P2: their noises are independent and add up in squares. `None` if
     /// there is nothing to add.
     pub fn dot<'a>(terms: impl IntoIterator<Item = (&'a Fresh, &'a Factor)>) -> Option<Self> {
-        let terms: Vec<(&Fresh, &Factor)> = terms.into_iter().collect();
-        let noises = terms.iter().map(|(fresh, _)| fresh.noise.times_clear::<L0>());
-        let noise = noises.reduce(Noise::plus_independent)?;
+        let terms: Vec<(&Slots<L0>, &Factor)> = terms.into_iter().map(|(fresh, factor)| (&**fresh, factor)).collect();
+        Self::dot_with(&terms, Noise::plus_independent)
+    }
+
+    /// The same for any vectors of level 0: their noises may depend on each other, so they add up.
+    pub fn dot_any<'a>(terms: impl IntoIterator<Item = (&'a Slots<L0>, &'a Factor)>) -> Option<Self> {
+        let terms: Vec<(&Slots<L0>, &Factor)> = terms.into_iter().collect();
+        Self::dot_with(&terms, Noise::plus)
+    }
+
+    fn dot_with(terms: &[(&Slots<L0>, &Factor)], plus: impl Fn(Noise, Noise) -> Noise) -> Option<Self> {
+        let noise = terms.iter().map(|(slots, _)| slots.noise.times_clear::<L0>()).reduce(plus)?;
         let component = |index: usize| {
-            let terms: Vec<_> = terms.iter().map(|(fresh, factor)| (fresh.components()[index], &factor.0)).collect();
+            let terms: Vec<_> = terms.iter().map(|(slots, factor)| (slots.components()[index], &factor.0)).collect();
             Residues::dot(&terms)
         };
         Some(Self::from_parts([component(0), component(1)], noise))

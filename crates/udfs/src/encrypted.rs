@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::Field;
 use datafusion::common::{DataFusionError, plan_err};
 use datafusion::error::Result;
 use veil_cells::{
-    CONSTANTS_METADATA_KEY, CategoryShape, CellType, ColumnConstants, JointNoise, Kind, Mechanism, Nulls,
+    CONSTANTS_METADATA_KEY, CategoryShape, CellType, ColumnConstants, JointNoise, Kind, Mechanism, Nulls, Role,
     SEALED_METADATA_KEY, SHAPE_METADATA_KEY, Width,
 };
 use veil_privacy::Epsilon;
@@ -81,10 +81,10 @@ impl EncryptedField {
         self.shape.as_deref().map(CategoryShape::from_metadata).transpose().map_err(external)
     }
 
-    /// The values have changed: tags no longer match.
+    /// The values have changed: tags no longer match, and nobody is suppressed by them.
     #[must_use]
     pub fn untagged(mut self) -> Self {
-        (self.cell_type.tag, self.cell_type.computed) = (false, true);
+        (self.cell_type.tag, self.cell_type.computed, self.cell_type.role) = (false, true, Role::Data);
         self
     }
 
@@ -192,7 +192,9 @@ impl EncryptedField {
         let same_column = ours.column == theirs.column;
         let merged = CellType {
             width: ours.width.max(theirs.width),
-            tag: ours.tag && theirs.tag && same_column,
+            // Tags of classes are others than the owner's.
+            tag: ours.tag && theirs.tag && same_column && ours.computed == theirs.computed,
+            role: if ours.role == theirs.role { ours.role } else { Role::Data },
             computed: ours.computed || theirs.computed,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             spent: ours.spent.max(theirs.spent),

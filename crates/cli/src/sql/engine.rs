@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use veil_cells::KeyId;
 use veil_keys::{KeyFile, P1Keys, P2Keys};
@@ -49,10 +50,24 @@ impl Engine {
     }
 }
 
-/// DataFusion with encrypted columns.
+/// DataFusion with encrypted columns. What takes more memory than the machine has is refused, not killed with everything else;
+/// `SET datafusion.runtime.memory_limit = '8G'` changes how much that is.
 pub(crate) fn session(veil: &Veil) -> SessionContext {
     let config = SessionConfig::new().with_information_schema(true);
-    SessionContext::new_with_state(SessionStateBuilder::new().with_config(config).with_veil(veil).build())
+    let mut builder = SessionStateBuilder::new().with_config(config);
+    let limited =
+        memory_of_machine().and_then(|bytes| RuntimeEnvBuilder::new().with_memory_limit(bytes, 0.8).build_arc().ok());
+    if let Some(runtime) = limited {
+        builder = builder.with_runtime_env(runtime);
+    }
+    SessionContext::new_with_state(builder.with_veil(veil).build())
+}
+
+/// In bytes, where the system tells.
+fn memory_of_machine() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
 /// Makes this process P2.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::physical_plan::ExecutionPlan;
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
+use veil_planner::{KAnonymizeExec, Phase, Progress};
 
 /// When a person begins to wonder.
 const WONDER: Duration = Duration::from_secs(2);
@@ -75,8 +76,39 @@ struct Done {
     through_rounds: Option<usize>,
     /// Sets of columns that were checked, of those known so far.
     sets: Option<(usize, usize)>,
+    anonymising: Option<Anonymising>,
     sent: usize,
     received: usize,
+}
+
+/// How far a k-anonymisation is.
+#[derive(Debug, PartialEq, Eq)]
+struct Anonymising {
+    phase: Phase,
+    per_cent: u32,
+    left: Option<Duration>,
+}
+
+impl Anonymising {
+    fn of(progress: &Progress) -> Self {
+        Self { phase: progress.phase, per_cent: (progress.done * 100.0) as u32, left: progress.left() }
+    }
+
+    fn line(&self) -> String {
+        const WIDTH: usize = 20;
+        let filled = (self.per_cent as usize * WIDTH / 100).min(WIDTH);
+        let bar = "█".repeat(filled) + &"░".repeat(WIDTH - filled);
+        let phase = match self.phase {
+            Phase::Prepare => "preparing rows".to_owned(),
+            Phase::Cluster { round, of } => format!("clustering, round {round} of at most {of}"),
+            Phase::Sizes => "looking for small clusters".to_owned(),
+            Phase::Reassign { of: 0, .. } => "no cluster is small".to_owned(),
+            Phase::Reassign { done, of } => format!("{done} of {of} small clusters joined others"),
+            Phase::Publish => "giving rows the values of their classes".to_owned(),
+        };
+        let left = self.left.map(|left| format!(", about {} left", HumanDuration(left))).unwrap_or_default();
+        format!("{bar} {} %, {phase}{left}", self.per_cent)
+    }
 }
 
 impl Done {
@@ -104,6 +136,14 @@ impl Done {
                     self.sets = Some((checked + sum("subsets_checked"), known + sum("subsets_known")));
                     true
                 }
+                "VeilKAnonymizeExec" => {
+                    if let Some(progress) = plan.downcast_ref::<KAnonymizeExec>().and_then(KAnonymizeExec::progress) {
+                        self.anonymising = Some(Anonymising::of(&progress));
+                        self.sent += progress.bytes_sent as usize;
+                        self.received += progress.bytes_received as usize;
+                    }
+                    false
+                }
                 _ => false,
             };
             if ours {
@@ -125,7 +165,10 @@ impl Done {
         if let Some(rows) = self.through_rounds {
             line += &format!(", {} rows through P2", HumanCount(rows as u64));
         }
-        if self.sets.is_some() || self.through_rounds.is_some() {
+        if let Some(anonymising) = &self.anonymising {
+            line += &format!(", {}", anonymising.line());
+        }
+        if self.sets.is_some() || self.through_rounds.is_some() || self.anonymising.is_some() {
             line += &format!(" ({} sent, {} received)", HumanBytes(self.sent as u64), HumanBytes(self.received as u64));
         }
         line + "; Ctrl-C cancels"
@@ -140,7 +183,7 @@ mod tests {
     fn the_line_tells_what_is_known() {
         let line = |done: Done| done.line(Duration::from_millis(3400));
         assert_eq!(line(Done::default()), "3 s; Ctrl-C cancels");
-        let done = Done { read: 65_536, through_rounds: Some(8192), sent: 2048, received: 4096, sets: None };
+        let done = Done { read: 65_536, through_rounds: Some(8192), sent: 2048, received: 4096, ..Done::default() };
         assert_eq!(
             line(done),
             "3 s, 65,536 rows read, 8,192 rows through P2 (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
@@ -149,6 +192,13 @@ mod tests {
         assert_eq!(
             line(done),
             "3 s, 9 of 28 sets of columns checked (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
+        );
+        let phase = Phase::Cluster { round: 3, of: 10 };
+        let anonymising = Some(Anonymising { phase, per_cent: 25, left: Some(Duration::from_secs(120)) });
+        assert_eq!(
+            line(Done { anonymising, sent: 2048, received: 4096, ..Done::default() }),
+            "3 s, █████░░░░░░░░░░░░░░░ 25 %, clustering, round 3 of at most 10, about 2 minutes left (2.00 KiB sent, 4.00 KiB \
+             received); Ctrl-C cancels"
         );
     }
 }

@@ -25,7 +25,6 @@ use veil_udfs::{EncryptedField, document};
 pub use exec::IdentifiersExec;
 pub use node::IdentifiersNode;
 pub use summary::Search;
-pub(crate) use summary::{IdentifiersSummary, Searches};
 
 use crate::relation_function::RelationCall;
 

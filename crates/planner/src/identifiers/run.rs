@@ -75,7 +75,7 @@ impl Run {
             self.record(session.as_ref());
         }
         let traffic = |of: fn(&Session) -> u64| session.as_ref().map_or(0, of);
-        self.veil.add_search(Search {
+        self.veil.search_log().add(Search {
             question: self.question,
             columns: self.compared.names.clone(),
             left_out: self.compared.left_out.clone(),

@@ -1,20 +1,14 @@
 //! `identifiers_summary()`: the searches of a session, and what they cost.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
 };
-use datafusion::catalog::{MemTable, TableFunction, TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::plan_err;
 use datafusion::error::Result;
 
 use super::Question;
-use crate::Veil;
-
-/// The most searches that are remembered.
-const REMEMBERED: usize = 100;
+use crate::run_log::Ended;
 
 /// A search that has ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +39,10 @@ pub struct Search {
     pub seconds: f64,
 }
 
-impl Search {
-    /// What the reader of the result should know.
-    pub fn note(&self) -> Option<String> {
+impl Ended for Search {
+    const FUNCTION: &'static str = super::NAME;
+
+    fn note(&self) -> Option<String> {
         let size = self.question.max_size;
         let cut = self.cut.then(|| {
             format!(
@@ -66,105 +61,37 @@ impl Search {
             (cut, left_out) => cut.or(left_out),
         }
     }
-}
 
-/// The searches of a session, the latest last.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Searches(Arc<Mutex<Log>>);
-
-#[derive(Debug, Default)]
-struct Log {
-    ended: VecDeque<(u64, Search)>,
-    /// How many there were.
-    count: u64,
-    notes: VecDeque<String>,
-}
-
-impl Searches {
-    pub(crate) fn add(&self, search: Search) {
-        let mut log = self.lock();
-        log.notes.extend(search.note());
-        log.count += 1;
-        let number = log.count;
-        log.ended.push_back((number, search));
-        while log.notes.len() > REMEMBERED {
-            log.notes.pop_front();
+    fn table(ended: &[(u64, Self)]) -> Result<RecordBatch> {
+        let searches: Vec<&Search> = ended.iter().map(|(_, search)| search).collect();
+        let numbers = |of: fn(&Search) -> u64| -> ArrayRef {
+            Arc::new(searches.iter().map(|search| Some(of(search) as i64)).collect::<Int64Array>())
+        };
+        let mut columns = ListBuilder::new(StringBuilder::new());
+        for search in &searches {
+            columns.append_value(search.columns.iter().map(Some));
         }
-        while log.ended.len() > REMEMBERED {
-            log.ended.pop_front();
-        }
+        let methods = searches.iter().map(|search| Some(search.question.comparison.name())).collect::<StringArray>();
+        let shuffle = searches.iter().map(|search| Some(search.question.shuffle)).collect::<BooleanArray>();
+        let seconds = searches.iter().map(|search| Some(search.seconds)).collect::<Float64Array>();
+        let notes = searches.iter().map(|search| search.note()).collect::<StringArray>();
+        let run: ArrayRef = Arc::new(ended.iter().map(|(number, _)| Some(*number as i64)).collect::<Int64Array>());
+        Ok(RecordBatch::try_from_iter_with_nullable([
+            ("run", run, false),
+            ("columns", Arc::new(columns.finish()), false),
+            ("rows", numbers(|search| search.rows as u64), false),
+            ("k", numbers(|search| search.question.k.into()), false),
+            ("max_size", numbers(|search| search.question.max_size.into()), false),
+            ("method", Arc::new(methods), false),
+            ("shuffle", Arc::new(shuffle), false),
+            ("identifiers", numbers(|search| search.identifiers as u64), false),
+            ("checked", numbers(|search| search.checked), false),
+            ("pruned", numbers(|search| search.pruned), false),
+            ("rounds", numbers(|search| search.rounds), false),
+            ("bytes_sent", numbers(|search| search.bytes_sent), false),
+            ("bytes_received", numbers(|search| search.bytes_received), false),
+            ("seconds", Arc::new(seconds), false),
+            ("note", Arc::new(notes), true),
+        ])?)
     }
-
-    pub(crate) fn all(&self) -> Vec<Search> {
-        self.lock().ended.iter().map(|(_, search)| search.clone()).collect()
-    }
-
-    /// What `identifiers_summary()` shows.
-    fn table(&self) -> Result<RecordBatch> {
-        let ended: Vec<(u64, Search)> = self.lock().ended.iter().cloned().collect();
-        table(&ended)
-    }
-
-    pub(crate) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().notes).into()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The table function.
-#[derive(Debug)]
-pub(crate) struct IdentifiersSummary(Veil);
-
-impl IdentifiersSummary {
-    pub(crate) fn table_function(veil: &Veil) -> Arc<TableFunction> {
-        Arc::new(TableFunction::new("identifiers_summary".to_owned(), Arc::new(Self(veil.clone()))))
-    }
-}
-
-impl TableFunctionImpl for IdentifiersSummary {
-    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
-        if !args.exprs().is_empty() {
-            return plan_err!(
-                "identifiers_summary takes no arguments: ask identifiers(..) first, then SELECT * FROM identifiers_summary()"
-            );
-        }
-        let batch = self.0.search_log().table()?;
-        Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
-    }
-}
-
-fn table(ended: &[(u64, Search)]) -> Result<RecordBatch> {
-    let searches: Vec<&Search> = ended.iter().map(|(_, search)| search).collect();
-    let numbers = |of: fn(&Search) -> u64| -> ArrayRef {
-        Arc::new(searches.iter().map(|search| Some(of(search) as i64)).collect::<Int64Array>())
-    };
-    let mut columns = ListBuilder::new(StringBuilder::new());
-    for search in &searches {
-        columns.append_value(search.columns.iter().map(Some));
-    }
-    let methods = searches.iter().map(|search| Some(search.question.comparison.name())).collect::<StringArray>();
-    let shuffle = searches.iter().map(|search| Some(search.question.shuffle)).collect::<BooleanArray>();
-    let seconds = searches.iter().map(|search| Some(search.seconds)).collect::<Float64Array>();
-    let notes = searches.iter().map(|search| search.note()).collect::<StringArray>();
-    let run: ArrayRef = Arc::new(ended.iter().map(|(number, _)| Some(*number as i64)).collect::<Int64Array>());
-    Ok(RecordBatch::try_from_iter_with_nullable([
-        ("run", run, false),
-        ("columns", Arc::new(columns.finish()), false),
-        ("rows", numbers(|search| search.rows as u64), false),
-        ("k", numbers(|search| search.question.k.into()), false),
-        ("max_size", numbers(|search| search.question.max_size.into()), false),
-        ("method", Arc::new(methods), false),
-        ("shuffle", Arc::new(shuffle), false),
-        ("identifiers", numbers(|search| search.identifiers as u64), false),
-        ("checked", numbers(|search| search.checked), false),
-        ("pruned", numbers(|search| search.pruned), false),
-        ("rounds", numbers(|search| search.rounds), false),
-        ("bytes_sent", numbers(|search| search.bytes_sent), false),
-        ("bytes_received", numbers(|search| search.bytes_received), false),
-        ("seconds", Arc::new(seconds), false),
-        ("note", Arc::new(notes), true),
-    ])?)
 }

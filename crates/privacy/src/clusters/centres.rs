@@ -4,31 +4,31 @@
 //! the fraction. All of it is non-negative and below the plaintext modulus t = 2^48 - 16383:
 //!
 //! ```text
-//! sum'   = sum + count * 2^16                       at most count * (2^17 - 2^10)
-//! R      = floor((2^31 + floor(count / 2)) / count) at most 2^31 / count + 1/2
-//! centre = floor((sum' * R + 2^30) / 2^31) - 2^16
+//! sum'   = sum + count * 2^16                       at most count * 2^17
+//! R      = floor((2^30 + floor(count / 2)) / count) at most 2^30 / count + 1/2
+//! centre = floor((sum' * R + 2^29) / 2^30) - 2^16
 //!
-//! sum' * R + 2^30 <= 2^48 - 2^41 + count * 2^16 + 2^30 < 2^48 - 2^40 for count <= 2^24
+//! sum' * R + 2^29 <= 2^47 + count * 2^16 + 2^29 < t for count <= 2^24
 //! ```
 //!
-//! The rounded reciprocal moves a mean by at most sum' / 2^32 < count / 2^15: a centre is the true mean rounded to nearest, and off by
-//! one only where the mean lies that near to a half, for clusters of up to 2^14 rows.
+//! The rounded reciprocal moves a mean by at most sum' / 2^31 <= count / 2^14: a centre is the true mean rounded to nearest, and off by
+//! one only where the mean lies that near to a half, for clusters of up to 2^13 rows.
 
 use super::Points;
 
 /// Bits of the fraction of a reciprocal of a count.
-pub const CENTRE_FRACTION: u32 = 31;
+pub const CENTRE_FRACTION: u32 = 30;
 
 /// Added to coordinates so that none is negative.
 pub const CENTRE_OFFSET: i64 = 1 << 16;
 
-/// 2^fraction / count, rounded to nearest; zero for an empty cluster. Fractions here have at most 31 bits.
+/// 2^fraction / count, rounded to nearest; zero for an empty cluster. Fractions here have at most 30 bits.
 pub fn reciprocal(count: u64, fraction: u32) -> u64 {
     ((1u64 << fraction) + count / 2).checked_div(count).unwrap_or(0)
 }
 
 /// number * reciprocal without its fraction, rounded to nearest.
-pub(super) fn times_reciprocal(number: u64, reciprocal: u64, fraction: u32) -> u64 {
+fn times_reciprocal(number: u64, reciprocal: u64, fraction: u32) -> u64 {
     (number * reciprocal + (1 << (fraction - 1))) >> fraction
 }
 
@@ -42,7 +42,7 @@ pub fn centre_coordinate(sum: i64, count: u64) -> Option<i64> {
 
 /// How far a rounded centre of so many rows can lie outside the range of its column.
 pub(super) fn drift(rows: usize) -> i64 {
-    ((rows + (1 << 14)) >> 15) as i64
+    ((rows + (1 << 13)) >> 14) as i64
 }
 
 /// Counts and sums of clusters, from which their centres follow.
@@ -97,8 +97,9 @@ mod tests {
         // Halves go up where the reciprocal is exact.
         assert_eq!([-3, -1, 1, 3].map(|sum| centre_coordinate(sum, 2)), [Some(-1), Some(0), Some(1), Some(2)]);
         assert_eq!([10, 11, 12, 13].map(|sum| centre_coordinate(sum, 3)), [Some(3), Some(4), Some(4), Some(4)]);
-        // 2^31 / 6 = 357913941.33 is rounded down, so 2.5 comes out as 2.
-        assert_eq!((reciprocal(6, 31), centre_coordinate(15, 6)), (357_913_941, Some(2)));
+        // 2^30 / 6 = 178956970.67 is rounded up, so 2.5 comes out as 3; 2^30 / 12 is rounded down.
+        assert_eq!((reciprocal(6, 30), centre_coordinate(15, 6)), (178_956_971, Some(3)));
+        assert_eq!((reciprocal(12, 30), centre_coordinate(30, 12)), (89_478_485, Some(2)));
     }
 
     /// Worst cases of sum and count stay below the modulus, and centres on the grid.
@@ -135,7 +136,7 @@ mod tests {
             let sum = (mean * count as f64) as i64;
             let centre = centre_coordinate(sum, count).unwrap();
             let off = (centre as f64 - sum as f64 / count as f64).abs();
-            prop_assert!(off <= 0.5 + count as f64 / 32_768.0, "off by {}", off);
+            prop_assert!(off <= 0.5 + count as f64 / 16_384.0, "off by {}", off);
         }
     }
 }

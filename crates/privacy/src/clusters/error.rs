@@ -93,39 +93,6 @@ pub enum ClusterError {
         /// Values of the column.
         found: usize,
     },
-    /// A width that is not supported.
-    #[error("means are taken of numbers of 1 to 32 bits, not of {0}")]
-    WrongWidth(u32),
-    /// A number wider than its column.
-    #[error("row {row}: {value} does not fit {bits} bits, the width of its column")]
-    TooWide {
-        /// The row.
-        row: usize,
-        /// Its number.
-        value: i64,
-        /// The width, sign included.
-        bits: u32,
-    },
-    /// A sum of numbers wider than their column.
-    #[error("{count} numbers of {bits} bits do not add up to {sum}")]
-    SumTooWide {
-        /// The sum.
-        sum: i64,
-        /// How many were added.
-        count: u64,
-        /// The width, sign included.
-        bits: u32,
-    },
-    /// A class too large for the mean of wide numbers.
-    #[error("a class of {rows} rows is too large to average numbers of {bits} bits: at most {most}")]
-    ClassTooLarge {
-        /// Rows of the class.
-        rows: u64,
-        /// The width of the column.
-        bits: u32,
-        /// The most rows at that width.
-        most: u64,
-    },
     /// A category that the hierarchy does not have.
     #[error("row {row}: leaf {leaf} is not one of the hierarchy's {leaves}, which count from 0")]
     UnknownLeaf {

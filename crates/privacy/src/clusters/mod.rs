@@ -4,11 +4,12 @@
 //! bit, so all of it is on integers that fit the plaintext modulus, and every tie is decided.
 //!
 //! ```text
+//! scale        numbers as coordinates of a grid, and back
 //! points       rows on a grid, each column with its weight
 //! cluster      rounds of: every row to its nearest centre (assign), centres to the mean of their rows (centres)
 //! small        clusters of fewer than k rows; the smallest are suppressed, as far as that is allowed
 //! reassign     the others join what is near, as a whole or row by row
-//! generalise   a class publishes the mean of its numbers and the common ancestor of its categories
+//! generalise   a class publishes the centre of its numbers and the common ancestor of its categories
 //! ```
 
 mod assign;
@@ -17,6 +18,7 @@ mod error;
 mod generalise;
 mod points;
 mod reassign;
+mod scale;
 mod small;
 
 use rand::CryptoRng;
@@ -25,9 +27,12 @@ pub use assign::assign;
 use centres::Totals;
 pub use centres::{CENTRE_FRACTION, CENTRE_OFFSET, centre_coordinate, reciprocal};
 pub use error::ClusterError;
-pub use generalise::{MAX_WIDE_ROWS, NARROW_BITS, NARROW_FRACTION, WIDE_FRACTION, class_ancestors, class_means, mean};
+pub use generalise::{class_ancestors, class_centres};
 pub use points::{MAX_DISTANCE, MAX_ROWS, MAX_VALUE, Points};
 pub use reassign::{Reassignment, reassign};
+pub use scale::{
+    GRID_BITS, RECIPROCAL_BITS, REFINED_SHIFT, SCALE_BITS, coordinate, scale_of_range, value_of_coordinate,
+};
 pub use small::{MILLION, small_clusters, suppressed_clusters};
 
 /// What is asked of the classes, and how they are found.
@@ -37,7 +42,7 @@ pub struct Settings {
     pub k: usize,
     /// The most rounds of clustering.
     pub rounds: usize,
-    /// Whether clustering ends with the first round that moves no row.
+    /// Whether clustering ends with the first round that moves no centre.
     pub early_stop: bool,
     /// The most rows to suppress, in millionths of all.
     pub suppress: u32,
@@ -128,7 +133,7 @@ pub fn draw_centres<R: CryptoRng + ?Sized>(
 
 /// Rounds of assigning every row to its nearest centre and moving the centres to the means of their rows. The centres begin at distinct rows.
 ///
-/// With `early_stop`, a round that assigns as the one before it is the last. Further rounds would change nothing.
+/// With `early_stop`, a round that moves no centre is the last. Further rounds would change nothing.
 pub fn cluster(
     points: &Points,
     initial: &[usize],
@@ -137,18 +142,18 @@ pub fn cluster(
 ) -> Result<Clustering, ClusterError> {
     check_initial(points.rows(), initial)?;
     let mut centres: Vec<i64> = initial.iter().flat_map(|row| points.row(*row)).copied().collect();
-    let (mut before, mut rounds_run) = (None, 0);
+    let (mut last, mut rounds_run) = (None, 0);
     while rounds_run < rounds {
         rounds_run += 1;
+        let before = centres.clone();
         let assignment = assign(points, &centres);
         recompute(points, &assignment, &mut centres);
-        let settled = before.as_ref() == Some(&assignment);
-        before = Some(assignment);
-        if early_stop && settled {
+        last = Some(assignment);
+        if early_stop && centres == before {
             break;
         }
     }
-    let assignment = before.ok_or(ClusterError::NoRounds)?;
+    let assignment = last.ok_or(ClusterError::NoRounds)?;
     let sizes = Totals::of(points, initial.len(), assignment.iter().copied().map(Some)).counts;
     Ok(Clustering { assignment, centres, sizes, rounds_run })
 }
@@ -159,7 +164,8 @@ fn recompute(points: &Points, assignment: &[usize], centres: &mut [i64]) {
     (0..clusters).for_each(|cluster| totals.recompute(cluster, centres));
 }
 
-fn check_initial(rows: usize, initial: &[usize]) -> Result<(), ClusterError> {
+/// Refuses initial rows that are none, or are named twice.
+pub fn check_initial(rows: usize, initial: &[usize]) -> Result<(), ClusterError> {
     if !(1..=rows).contains(&initial.len()) {
         return Err(ClusterError::WrongCentres { centres: initial.len(), rows });
     }

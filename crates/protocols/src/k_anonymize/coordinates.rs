@@ -1,0 +1,187 @@
+//! Cells into coordinates of the grid.
+//!
+//! ```text
+//!  numbers       x in every block;  z = (x - lower) S / 2^32                        `lift`, `multiply`, `few`, `fold`
+//!  categories    all levels;  z = the lowest level that is not -1                   `lift`, `fold`, `zero_test`, `multiply`
+//!  clear ones    P1 alone
+//! ```
+//! See [`clusters::coordinate`](veil_privacy::clusters::coordinate) for the formula, and `constants` for `S`. Rows of short tables are repeated in
+//! every block.
+
+use arrow::array::ArrayRef;
+use veil_cells::{CellArray, ColumnConstants};
+use veil_privacy::clusters::{GRID_BITS, SCALE_BITS, coordinate};
+use veil_slots::{DEGREE, L1, Slots, plain};
+
+use super::constants::Scale;
+use super::{Bounds, Quasi, Values};
+use crate::few::truncate_wide;
+use crate::fold::fold;
+use crate::lift::lift_column;
+use crate::multiply::multiply;
+use crate::truncate::{Dividend, Rounding};
+use crate::zero_test::zero_test;
+use crate::{ProtocolError, Session, Tiles};
+
+/// Vectors that are divided at the same time: the digits of one take 25 MB.
+const WINDOW: usize = 8;
+
+/// Keeps quotients of numbers a little below their lower bound from wrapping: the mean of a large class may have been rounded there.
+const BELOW: u64 = 1 << 40;
+
+/// A table as the rounds take it.
+pub(super) struct Grid {
+    /// For every chunk of rows and column, its coordinates.
+    pub(super) coordinates: Vec<Vec<Slots<L1>>>,
+    /// For every category, for every level, the chunks of its codes.
+    pub(super) levels: Vec<Vec<Vec<Slots<L1>>>>,
+    /// For every column of numbers, how they are scaled.
+    pub(super) scales: Vec<Option<Scale>>,
+}
+
+/// Lifts and scales all columns.
+pub(super) async fn prepare(session: &Session, rows: usize, quasi: &[Quasi]) -> Result<Grid, ProtocolError> {
+    let tiles = Tiles::new(rows, 1);
+    let (mut columns, mut levels) = (Vec::with_capacity(quasi.len()), Vec::new());
+    let scales = scales_of(session, quasi).await?;
+    for (quasi, scale) in quasi.iter().zip(&scales) {
+        match &quasi.values {
+            Values::Numbers { cells, bits, .. } => {
+                columns.push(scaled(session, &tiles, scale.as_ref(), cells, *bits).await?);
+            }
+            Values::Categories { cells, levels: count, bits, generalised } => {
+                let mut lanes = Vec::with_capacity(*count);
+                for lane in 0..*count {
+                    lanes.push(repeated(session, &tiles, cells, lane, *bits).await?);
+                }
+                columns.push(if *generalised { lowest(session, &lanes).await? } else { first_of(&lanes)?.clone() });
+                levels.push(lanes);
+            }
+            Values::Clear(numbers) => columns.push(clear_coordinates(rows, numbers)),
+        }
+    }
+    let of_chunk = |chunk: usize| columns.iter().map(|column| column.get(chunk).cloned()).collect::<Option<Vec<_>>>();
+    let coordinates = (0..tiles.chunks()).map(of_chunk).collect::<Option<Vec<_>>>();
+    let coordinates =
+        coordinates.ok_or_else(|| ProtocolError::Misuse("the columns are of different lengths".to_owned()))?;
+    Ok(Grid { coordinates, levels, scales })
+}
+
+/// A lane of a column, with rows of short tables in every block. Each cell is lifted once: copies that were lifted on their own would show
+/// P2 the same number behind many masks.
+async fn repeated(
+    session: &Session,
+    tiles: &Tiles,
+    cells: &ArrayRef,
+    lane: usize,
+    bits: u32,
+) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    // Behind the rows, and so in all blocks but the first, a lifted vector is zero.
+    fold(session, tiles, lift_column(session, CellArray::try_new(cells)?, lane, bits).await?).await
+}
+
+fn first_of(lanes: &[Vec<Slots<L1>>]) -> Result<&Vec<Slots<L1>>, ProtocolError> {
+    lanes.first().ok_or_else(|| ProtocolError::Misuse("a category has no level".to_owned()))
+}
+
+/// The smallest and the largest number.
+pub(super) fn clear_bounds(numbers: &[i64]) -> (i64, i64) {
+    let lower = numbers.iter().copied().min().unwrap_or(0);
+    (lower, numbers.iter().copied().max().unwrap_or(lower))
+}
+
+fn clear_coordinates(rows: usize, numbers: &[i64]) -> Vec<Slots<L1>> {
+    let (lower, upper) = clear_bounds(numbers);
+    let tiles = Tiles::new(rows, 1);
+    let slot = |row: Option<usize>| {
+        let number = row.and_then(|row| numbers.get(row)).copied().unwrap_or(lower);
+        plain::from_signed(coordinate(number, lower, upper))
+    };
+    // A tile of one centre still repeats its rows.
+    let chunk = |chunk| Slots::clear(&(0..DEGREE).map(|at| slot(tiles.row_of(chunk, at))).collect::<Vec<_>>());
+    (0..tiles.chunks()).map(chunk).collect()
+}
+
+/// Of the levels of a category the lowest that is not -1: `z_h = z_(h+1) + [a_h != -1] (a_h - z_(h+1))`, from the root down.
+async fn lowest(session: &Session, lanes: &[Vec<Slots<L1>>]) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    let Some((root, below)) = lanes.split_last() else { return Ok(first_of(lanes)?.clone()) };
+    let mut lowest = root.clone();
+    for level in below.iter().rev() {
+        for (lowest, level) in lowest.chunks_mut(WINDOW).zip(level.chunks(WINDOW)) {
+            let plus_one = |code: &Slots<L1>| {
+                let mut code = code.clone();
+                code.add_constant(1);
+                code
+            };
+            let beyond = zero_test(session, level.iter().map(plus_one).collect()).await?;
+            let pairs = beyond.into_iter().zip(level).zip(lowest.iter()).map(|((beyond, code), above)| {
+                let mut difference = above.clone();
+                difference.sub(code);
+                (beyond, difference)
+            });
+            let products = multiply(session, pairs.collect()).await?;
+            for ((lowest, code), mut product) in lowest.iter_mut().zip(level).zip(products) {
+                product.add(code);
+                *lowest = product;
+            }
+        }
+    }
+    Ok(lowest)
+}
+
+/// What makes numbers coordinates; nothing for a category.
+async fn scales_of(session: &Session, quasi: &[Quasi]) -> Result<Vec<Option<Scale>>, ProtocolError> {
+    let constants = |quasi: &'_ Quasi| match &quasi.values {
+        Values::Numbers { bounds: Bounds::Encrypted(constants), .. } => Some(constants.clone()),
+        _ => None,
+    };
+    let constants: Vec<_> = quasi.iter().filter_map(constants).collect();
+    let constants: Vec<&ColumnConstants> = constants.iter().map(AsRef::as_ref).collect();
+    let mut encrypted = Scale::encrypted(session, &constants).await?.into_iter();
+    let scale = |quasi: &Quasi| match &quasi.values {
+        Values::Numbers { bounds: Bounds::Encrypted(_), .. } => encrypted.next(),
+        Values::Numbers { bounds: Bounds::Public(lower, upper), .. } => Some(Scale::public(*lower, *upper)),
+        Values::Clear(numbers) => {
+            let (lower, upper) = clear_bounds(numbers);
+            Some(Scale::public(lower, upper))
+        }
+        Values::Categories { .. } => None,
+    };
+    Ok(quasi.iter().map(scale).collect())
+}
+
+/// The coordinates of a column that was lifted.
+async fn scaled(
+    session: &Session,
+    tiles: &Tiles,
+    scale: Option<&Scale>,
+    cells: &ArrayRef,
+    bits: u32,
+) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    let scale = scale.ok_or_else(|| ProtocolError::Misuse("a column of numbers has no bounds".to_owned()))?;
+    // Rows of short tables are divided once, and then repeated.
+    let is_short = tiles.rows() < DEGREE / 2;
+    let lifted = match is_short {
+        true => lift_column(session, CellArray::try_new(cells)?, 0, bits).await?,
+        false => repeated(session, tiles, cells, 0, bits).await?,
+    };
+    let mut coordinates = Vec::with_capacity(lifted.len());
+    for window in lifted.chunks(WINDOW) {
+        let above = |x: &Slots<L1>| {
+            let mut above = x.clone();
+            above.sub(&scale.lower.raised());
+            (above, scale.scale.raised())
+        };
+        let mut products = multiply(session, window.iter().map(above).collect()).await?;
+        let shift = SCALE_BITS - GRID_BITS;
+        products.iter_mut().for_each(|product| product.add_constant(BELOW));
+        let dividend = |slots| Dividend { slots, shift, rounding: Rounding::Nearest };
+        // Products are up to 2^47, and what is as little above the upper bound as others are below the lower one.
+        let dividends = products.into_iter().map(dividend).collect();
+        let quotients = truncate_wide(session, tiles.rows().min(DEGREE), dividends).await?;
+        let mut scaled = if is_short { fold(session, tiles, quotients).await? } else { quotients };
+        scaled.iter_mut().for_each(|scaled| scaled.add_constant(plain::neg(BELOW >> shift)));
+        coordinates.extend(scaled);
+    }
+    Ok(coordinates)
+}

@@ -1,0 +1,16 @@
+-- Rows that share what identifies people with at least nine others. Names go, birthdays become the mean of their class, and diagnoses the
+-- lowest heading that all of the class have; costs stay. The engine sees none of it, nor who is in which class.
+CREATE TABLE anon AS SELECT * FROM k_anonymize(
+    (SELECT * FROM patients WHERE region = 'north'),
+    k => 10, quasi => (born, sex, zip, diagnosis), drop => (name, smoker, admitted), rounds => 3, suppress => 0.02, seed => 1
+);
+
+SELECT * FROM anon LIMIT 2;
+
+-- No set of columns identifies fewer than ten any more.
+SELECT * FROM identifiers(anon, k => 10, columns => (born, sex, zip, diagnosis));
+
+-- What became of it. EXPLAIN in front of the query tells beforehand what it may cost, and who learns what.
+SELECT rows, k, clusters, small_clusters, suppressed_rows, classes FROM k_anonymize_summary();
+
+COPY (SELECT * FROM anon) TO 'anon.veil.parquet';
