@@ -749,22 +749,34 @@ async fn classes_show_their_sizes_and_nothing_else() {
     assert_uniform("labels of the same number in two lists", across, PLAIN_MODULUS);
 }
 
-/// A channel that writes requests down.
+/// A channel that writes requests down, and has one answered at a time: the last on record is the one that P2 works on.
 #[derive(Debug)]
 struct Listener {
-    channel: InProcess,
+    responder: Arc<Responder>,
     requests: Arc<Mutex<Vec<Frame>>>,
+    turn: Arc<Mutex<()>>,
+}
+
+impl Listener {
+    fn new(responder: Arc<Responder>, requests: Arc<Mutex<Vec<Frame>>>) -> Self {
+        Self { responder, requests, turn: Arc::default() }
+    }
 }
 
 impl Channel for Listener {
     fn exchange(&self, requests: Frames) -> Frames {
-        let heard = self.requests.clone();
-        let listen = move |request: &Result<Frame, _>| heard.lock().unwrap().extend(request.iter().cloned());
-        self.channel.exchange(requests.inspect(listen).boxed())
+        let (responder, heard, turn) = (self.responder.clone(), self.requests.clone(), self.turn.clone());
+        let answer = move |request: Result<Frame, _>| {
+            let request = request?;
+            let _turn = turn.lock().unwrap();
+            heard.lock().unwrap().push(request.clone());
+            responder.answer(request)
+        };
+        requests.map(answer).boxed()
     }
 
     fn limits(&self) -> Limits {
-        self.channel.limits()
+        self.responder.limits()
     }
 }
 
@@ -774,7 +786,7 @@ async fn counted_tags_show_differences_and_nothing_else() {
     let mut parties = Parties::new(230);
     let requests = Arc::new(Mutex::new(Vec::new()));
     let responder = Responder::new(Arc::new(parties.owner.p2()), Limits::default(), Randomness::fixed(231));
-    let channel = Listener { channel: InProcess::new(Arc::new(responder)), requests: requests.clone() };
+    let channel = Listener::new(Arc::new(responder), requests.clone());
     let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
     let session = Session::with(Arc::new(channel), parties.owner.key_id(), sanitizer, Randomness::fixed(232));
     let tags = [[5, 5, 9, 9], [1, 1, 1, PLAIN_MODULUS - 1]];

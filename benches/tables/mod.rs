@@ -37,7 +37,7 @@ impl Column {
     fn cell_type(&self, owner: &OwnerKeys) -> CellType {
         let (kind, width, lanes) = match self {
             Self::Numbers { bounds: (lower, upper), .. } => (Kind::Integer, Width::of_range(*lower, *upper), 1),
-            Self::Categories(codes) => (Kind::Category, Width::of_range(-1, 1 << 15), codes[0].len()),
+            Self::Categories(codes) => (Kind::Category, Width::of_range(-1, (1 << 15) - 1), codes[0].len()),
         };
         CellType::new(kind, width.unwrap(), lanes as u8, owner.key_id(), ColumnId([1; 8]))
     }

@@ -225,6 +225,9 @@ pub struct CellType {
     /// What the column is for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: Role,
+    /// Whether rows may be suppressed: a column of that role, which must not be lost, tells which.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub withheld: bool,
     /// Whether there is an equality tag.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tag: bool,
@@ -265,6 +268,7 @@ impl CellType {
             lanes,
             nulls: Nulls::default(),
             role: Role::default(),
+            withheld: false,
             tag: false,
             bounds: None,
             weight: one_thousand(),

@@ -28,7 +28,7 @@ pub const MAX_OPENED: u32 = 4096;
 pub enum Purpose {
     /// The final value of a risk or utility metric.
     Metric,
-    /// Which clusters are smaller than k, and the sizes of those.
+    /// Which clusters are smaller than k, the sizes of those, and which clusters they join.
     ClusterFlags,
     /// Whether an iteration changed anything.
     StopBit,

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, TimeUni
 use datafusion::common::{internal_err, plan_err};
 use datafusion::error::Result;
 use veil_cells::{CellType, ColumnId, KeyId, Kind, Role, Width};
+use veil_privacy::clusters::GRID_BITS;
 use veil_protocols::k_anonymize::{Bounds, Values};
 use veil_protocols::lift;
 use veil_udfs::EncryptedField;
@@ -60,6 +61,7 @@ impl Columns {
     /// Of a table with these fields. Weights are in thousandths, where the query gives them.
     pub(super) fn of(fields: &[FieldRef], quasi: &[usize], weights: &[Option<u32>], request: &Request) -> Result<Self> {
         let encrypted = fields.iter().map(|field| EncryptedField::of(field)).collect::<Result<Vec<_>>>()?;
+        refuse_withheld(&encrypted)?;
         let key_of = |place: usize| Some((place, encrypted.get(place)?.as_ref()?.cell_type.key));
         // Those of the quasi-identifiers, or else of any column.
         let found = quasi.iter().copied().chain(0..fields.len()).find_map(key_of);
@@ -83,24 +85,26 @@ impl Columns {
                     field.name()
                 );
             }
-            let (source, published, own) = match encrypted.get(*place).and_then(Option::as_ref) {
-                Some(column) => {
-                    let source = encrypted_source(field.name(), column)?;
-                    (source, published(column.clone()).field(field.name())?, column.cell_type.weight)
-                }
+            let (source, column) = match encrypted.get(*place).and_then(Option::as_ref) {
+                Some(column) => (encrypted_source(field.name(), column)?, column.clone()),
                 None => {
                     let (unit, cell_type) = clear_source(field, key)?;
-                    let published = published(EncryptedField::new(cell_type, false));
-                    (Source::Clear(unit), published.field(field.name())?, ONE)
+                    (Source::Clear(unit), EncryptedField::new(cell_type, false))
                 }
             };
+            let own = column.cell_type.weight;
+            let published = withheld(published(column), request).field(field.name())?;
             taking_part.push((*place, source));
             thousandths.push(weight.unwrap_or(own));
             result.push((*place, Arc::new(published)));
         }
         for (place, (field, column)) in fields.iter().zip(&encrypted).enumerate() {
-            if !quasi.contains(&place) && passes(column.as_ref())? {
-                result.push((place, field.clone()));
+            if !quasi.contains(&place) && passes(column.as_ref()) {
+                let field = match column {
+                    Some(column) => Arc::new(withheld(column.clone(), request).field(field.name())?),
+                    None => field.clone(),
+                };
+                result.push((place, field));
             }
         }
         result.sort_by_key(|(place, _)| *place);
@@ -134,16 +138,26 @@ fn reduced(thousandths: &[u32]) -> Vec<u32> {
     thousandths.iter().map(|weight| weight / divisor.max(1)).collect()
 }
 
-/// Whether a column that is no quasi-identifier passes. A flag of an earlier run gives way to this one's.
-fn passes(column: Option<&EncryptedField>) -> Result<bool> {
-    match column.map(|column| &column.cell_type).filter(|cell_type| cell_type.role == Role::Suppressed) {
-        None => Ok(true),
-        Some(CellType { bounds: Some((0, 0)), .. }) => Ok(false),
-        Some(_) => plan_err!(
+/// Whether a column that is no quasi-identifier passes. A flag of an earlier run, which suppressed nobody, gives way to this one's.
+fn passes(column: Option<&EncryptedField>) -> bool {
+    column.is_none_or(|column| column.cell_type.role != Role::Suppressed)
+}
+
+/// Refuses a table of which some rows are suppressed, whether their flag is among its columns or not.
+fn refuse_withheld(columns: &[Option<EncryptedField>]) -> Result<()> {
+    match columns.iter().flatten().any(|column| column.cell_type.withheld) {
+        false => Ok(()),
+        true => plan_err!(
             "some rows of the table are suppressed, and nobody can see which, so that they would count as people: anonymise once, or \
              with suppress => 0 the first time"
         ),
     }
+}
+
+/// The same column, of a table of which rows may be suppressed.
+fn withheld(mut column: EncryptedField, request: &Request) -> EncryptedField {
+    column.cell_type.withheld |= request.suppress > 0;
+    column
 }
 
 fn refuse_same_names(fields: &[FieldRef]) -> Result<()> {
@@ -163,7 +177,7 @@ fn suppressed(key: KeyId, request: &Request) -> EncryptedField {
     let mut cell_type = CellType::new(Kind::Boolean, Width::NARROWEST, 1, key, column_id(SUPPRESSED));
     (cell_type.role, cell_type.computed) = (Role::Suppressed, true);
     cell_type.bounds = Some((0, i64::from(request.suppress > 0)));
-    EncryptedField::new(cell_type, false)
+    withheld(EncryptedField::new(cell_type, false), request)
 }
 
 /// What a quasi-identifier is published as: the same values, equal within a class, whose rows share a tag.
@@ -188,6 +202,12 @@ fn encrypted_source(name: &str, column: &EncryptedField) -> Result<Source> {
             );
         }
         Kind::Category => {
+            if bits > GRID_BITS + 1 {
+                return plan_err!(
+                    "the hierarchy of {name} has more than {} leaves, too many for distances: leave it out of quasi, or drop => ({name})",
+                    1 << GRID_BITS
+                );
+            }
             let (levels, generalised) = (cell_type.lanes.into(), cell_type.computed);
             return Ok(Source::Categories { levels, bits, generalised });
         }

@@ -59,9 +59,9 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
         "Relations",
         "The table, with its quasi-identifiers changed so that every row shares them with at least k - 1 others. Rows are clustered over \
          ciphertexts (k-means, with as many clusters as can have k rows); clusters that stay smaller than k are suppressed or join others. \
-         Numbers, dates and truth values become the mean of their class in the column's unit, categories the lowest ancestor that all of the class have. All other columns \
-         stay as they are. One more column, suppressed, is true for rows that are not to be published: nobody sees which before \
-         decryption, and veil decrypt leaves them out. The result is an encrypted table like any other: mask, add noise, COPY, or anonymise again. \
+         Numbers, dates and truth values become the mean of their class in the column's unit, to within a 65,536th of the column's range; categories the \
+         lowest ancestor that all of the class have. All other columns stay as they are. One more column, suppressed, is true for rows that are not to be published: nobody sees which before \
+         decryption, and veil decrypt leaves them out. The result is an encrypted table like any other: mask, add noise, COPY, or anonymise again, unless rows are suppressed. \
          Columns count alike, whatever their units, unless weights say otherwise. The engine learns which clusters are smaller than k and \
          how small, and what EXPLAIN lists beside; P2 sees masked numbers, and with comparison => 'blinded' blurred differences of \
          distances. EXPLAIN tells what a run may cost, SELECT * FROM k_anonymize_summary() what became of it.",
@@ -73,7 +73,7 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
             (
                 "quasi",
                 "The columns by which people could be recognised: encrypted numbers, dates, truth values and categories, and clear numbers and \
-                 dates, which are encrypted in the result. No value may be NULL.",
+                 dates, which are encrypted in the result (and have no declared bounds there, which noise and another k_anonymize need). No value may be NULL.",
             ),
             ("k", "The least rows that share their quasi-identifiers; at least 2, and at most the rows of the table."),
             ("rounds", "The most rounds of clustering."),
@@ -90,8 +90,8 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
             ),
             (
                 "comparison",
-                "'blinded' is fast and shows P2 blurred magnitudes of differences of distances, without telling whose; 'exact' shows nothing and takes \
-                 some fifty times as long.",
+                "'blinded' is fast and shows P2 blurred magnitudes of differences of distances, by places in the list of rows; 'exact' shows nothing and \
+                 takes some fifty times as long.",
             ),
             (
                 "weights",
@@ -105,7 +105,7 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
             ("centres", "How many clusters to begin with, instead of rows / k."),
             ("init", "Where clusters begin: 'random' rows, or 'rows' with init_rows. The engine knows which rows."),
             ("init_rows", "The rows to begin at, counted from 0: for tests."),
-            ("seed", "Makes the random rows repeatable: for tests."),
+            ("seed", "Makes the random rows repeatable, for rows that come in the same order: for tests."),
         ],
     );
     let summary = document(

@@ -84,6 +84,11 @@ impl Ended for Anonymisation {
                     self.rows, self.request.k
                 )
             }
+            (0 | 1, false) if small_clusters == 0 => format!(
+                "all rows are in one class and alike: {} of {} clusters had rows, since the others began at rows that are equal in quasi or were \
+                 not asked for",
+                classes, self.centres
+            ),
             (0 | 1, false) => format!(
                 "all rows ended in one class and are alike: {small_clusters} of {} clusters, with {small_rows} rows, had fewer than {} and joined \
                  others",

@@ -1,7 +1,7 @@
 //! What is refused before the first round, in a sentence each.
 
 use arrow::array::Array;
-use veil_privacy::clusters::{self, ClusterError, MILLION, Reassignment};
+use veil_privacy::clusters::{self, ClusterError, GRID_BITS, MILLION, Reassignment};
 
 use super::assign::Metric;
 use super::publish::width_of;
@@ -100,6 +100,10 @@ fn check_column(rows: usize, values: &Values) -> Result<(), String> {
                 true => Ok(()),
                 false => Err(format!("{lower} and {upper} are no bounds of numbers of {bits} bits")),
             }
+        }
+        // Codes are coordinates as they are.
+        Values::Categories { bits, .. } if *bits > GRID_BITS + 1 => {
+            Err(format!("its hierarchy has more than {} leaves, too many for distances", 1 << GRID_BITS))
         }
         // Beside the levels there is a tag.
         Values::Categories { levels, .. } if !(1..MAX_LANES).contains(levels) => {

@@ -9,6 +9,7 @@
 //! every block.
 
 use arrow::array::ArrayRef;
+use futures::{StreamExt, TryStreamExt, stream};
 use veil_cells::{CellArray, ColumnConstants};
 use veil_privacy::clusters::{GRID_BITS, SCALE_BITS, coordinate};
 use veil_slots::{DEGREE, L1, Slots, plain};
@@ -26,6 +27,9 @@ use crate::{ProtocolError, Session, Tiles};
 /// Vectors that are divided at the same time: the digits of one take 25 MB.
 const WINDOW: usize = 8;
 
+/// Columns whose rounds are under way at the same time, so that neither side waits for the other.
+pub(super) const COLUMNS_AT_ONCE: usize = 2;
+
 /// Keeps quotients of numbers a little below their lower bound from wrapping: the mean of a large class may have been rounded there.
 const BELOW: u64 = 1 << 40;
 
@@ -39,32 +43,50 @@ pub(super) struct Grid {
     pub(super) scales: Vec<Option<Scale>>,
 }
 
-/// Lifts and scales all columns.
+/// Lifts and scales all columns, some of them at the same time.
 pub(super) async fn prepare(session: &Session, rows: usize, quasi: &[Quasi]) -> Result<Grid, ProtocolError> {
     let tiles = Tiles::new(rows, 1);
-    let (mut columns, mut levels) = (Vec::with_capacity(quasi.len()), Vec::new());
     let scales = scales_of(session, quasi).await?;
-    for (quasi, scale) in quasi.iter().zip(&scales) {
-        match &quasi.values {
-            Values::Numbers { cells, bits, .. } => {
-                columns.push(scaled(session, &tiles, scale.as_ref(), cells, *bits).await?);
-            }
-            Values::Categories { cells, levels: count, bits, generalised } => {
-                let mut lanes = Vec::with_capacity(*count);
-                for lane in 0..*count {
-                    lanes.push(repeated(session, &tiles, cells, lane, *bits).await?);
-                }
-                columns.push(if *generalised { lowest(session, &lanes).await? } else { first_of(&lanes)?.clone() });
-                levels.push(lanes);
-            }
-            Values::Clear(numbers) => columns.push(clear_coordinates(rows, numbers)),
-        }
-    }
+    let prepared =
+        quasi.iter().zip(&scales).map(|(quasi, scale)| prepare_column(session, &tiles, quasi, scale.as_ref()));
+    // Gathered first: a stream of borrowing futures is not `Send` otherwise.
+    let prepared: Vec<_> = prepared.collect();
+    let prepared: Vec<Prepared> = stream::iter(prepared).buffered(COLUMNS_AT_ONCE).try_collect().await?;
+    let (columns, levels): (Vec<_>, Vec<_>) = prepared.into_iter().map(|of| (of.coordinates, of.levels)).unzip();
     let of_chunk = |chunk: usize| columns.iter().map(|column| column.get(chunk).cloned()).collect::<Option<Vec<_>>>();
     let coordinates = (0..tiles.chunks()).map(of_chunk).collect::<Option<Vec<_>>>();
     let coordinates =
         coordinates.ok_or_else(|| ProtocolError::Misuse("the columns are of different lengths".to_owned()))?;
-    Ok(Grid { coordinates, levels, scales })
+    Ok(Grid { coordinates, levels: levels.into_iter().flatten().collect(), scales })
+}
+
+/// A column, in chunks of rows.
+struct Prepared {
+    coordinates: Vec<Slots<L1>>,
+    /// Of a category, the codes of every level.
+    levels: Option<Vec<Vec<Slots<L1>>>>,
+}
+
+async fn prepare_column(
+    session: &Session,
+    tiles: &Tiles,
+    quasi: &Quasi,
+    scale: Option<&Scale>,
+) -> Result<Prepared, ProtocolError> {
+    match &quasi.values {
+        Values::Numbers { cells, bits, .. } => {
+            Ok(Prepared { coordinates: scaled(session, tiles, scale, cells, *bits).await?, levels: None })
+        }
+        Values::Categories { cells, levels: count, bits, generalised } => {
+            let mut lanes = Vec::with_capacity(*count);
+            for lane in 0..*count {
+                lanes.push(repeated(session, tiles, cells, lane, *bits).await?);
+            }
+            let coordinates = if *generalised { lowest(session, &lanes).await? } else { first_of(&lanes)?.clone() };
+            Ok(Prepared { coordinates, levels: Some(lanes) })
+        }
+        Values::Clear(numbers) => Ok(Prepared { coordinates: clear_coordinates(tiles.rows(), numbers), levels: None }),
+    }
 }
 
 /// A lane of a column, with rows of short tables in every block. Each cell is lifted once: copies that were lifted on their own would show

@@ -3,6 +3,7 @@
 use veil_privacy::clusters::Reassignment;
 use veil_slots::{DEGREE, OUTBOUND_BYTES, SEEDED_BYTES};
 
+use super::coordinates::COLUMNS_AT_ONCE;
 use super::{Comparison, Settings};
 use crate::{Leakage, Tiles};
 
@@ -375,7 +376,10 @@ impl Shape {
     pub fn memory(&self, settings: &Settings) -> usize {
         let chunks = self.tiles().chunks();
         // The digits of whole vectors that are divided at the same time.
-        let dividing = if self.rows < DEGREE / 2 { 0 } else { 1000 + 128 * chunks.min(8) };
+        let dividing = match self.rows < DEGREE / 2 {
+            true => 0,
+            false => COLUMNS_AT_ONCE.min(self.columns) * (1000 + 128 * chunks.min(8)),
+        };
         // Distances or assignments of all rows, old and new; what a tournament adds; and what is on its way.
         let tiles = match settings.clusters.strategy {
             Reassignment::PointToPoint if chunks == 1 => Tiles::new(self.rows, self.rows.max(self.centres)),
@@ -386,7 +390,12 @@ impl Shape {
             Comparison::Blinded => 0,
         };
         let holding = (2 * chunks + 3) * tiles.groups() + 24 * self.columns + exact + 512;
-        let vectors = 2 * chunks * (self.columns + self.lanes) + dividing.max(holding);
+        // What is published of classes: codes as they are, per chunk, times random numbers and their products; and a copy of the assignment.
+        let publishing = match self.lanes {
+            0 => 0,
+            lanes => chunks * (5 * lanes + self.tiles().groups()),
+        };
+        let vectors = 2 * chunks * (self.columns + self.lanes) + dividing.max(holding + publishing);
         vectors.saturating_mul(VECTOR_MEMORY)
     }
 }

@@ -32,7 +32,7 @@ use crate::slot_sum::slot_sum;
 use crate::truncate::{Dividend, Rounding};
 use crate::{ProtocolError, Session, Tiles};
 
-/// Clusters, packed; zero where one is gone.
+/// Clusters, packed; zero where one has joined another.
 pub(super) struct Clusters<'a> {
     session: &'a Session,
     metric: Metric<'a>,
@@ -83,7 +83,7 @@ impl<'a> Clusters<'a> {
             next = self.first_small(cluster + 1);
             // Where the last cluster went does not matter any more.
             if let Some((following, _)) = next {
-                picked = self.join(receiver, gone, rows, following).await?;
+                picked = Some(self.join(receiver, gone, rows, following).await?);
             }
             merged();
         }
@@ -202,26 +202,29 @@ impl<'a> Clusters<'a> {
         place.first().map(Slots::raised).ok_or(ProtocolError::Cancelled)
     }
 
-    /// Adds a cluster of so many rows to another, whose centre moves. Picks the numbers of the following one too, unless that is the other.
+    /// Adds a cluster of so many rows to another, whose centre moves, and returns the numbers of the one that goes next. These are picked even
+    /// if that is the other, whose numbers are at hand: P2 must not see whether it is.
     async fn join(
         &mut self,
         receiver: usize,
         gone: Numbered<L0>,
         rows: usize,
         following: usize,
-    ) -> Result<Option<Numbered<L0>>, ProtocolError> {
-        let clusters = if following == receiver { vec![receiver] } else { vec![receiver, following] };
-        let mut picked = self.pick(&clusters).await?.into_iter();
-        let [old, mut sums, mut counts] = picked.next().ok_or(ProtocolError::Cancelled)?;
+    ) -> Result<Numbered<L0>, ProtocolError> {
+        let mut picked = self.pick(&[receiver, following]).await?.into_iter();
+        let mut next = || picked.next().ok_or(ProtocolError::Cancelled);
+        let ([old, mut sums, mut counts], following_numbers) = (next()?, next()?);
         let [_, gone_sums, _] = gone;
         sums.iter_mut().zip(&gone_sums).for_each(|(sum, gone)| sum.add(gone));
         counts.iter_mut().for_each(|count| count.add_constant(rows as u64));
         let new = self.mean(&sums, &counts).await?;
+        let joined = [new, sums, counts];
         let ones = self.indicators(receiver);
         let [centres, sums, counts] = &mut self.numbers;
-        for (((centres, old), mut new), one) in centres.iter_mut().zip(&old).zip(new).zip(&ones) {
-            new.sub(old);
-            centres.add(&new.times(one));
+        for (((centres, old), new), one) in centres.iter_mut().zip(&old).zip(&joined[0]).zip(&ones) {
+            let mut moved = new.clone();
+            moved.sub(old);
+            centres.add(&moved.times(one));
         }
         sums.iter_mut().zip(&gone_sums).zip(&ones).for_each(|((sums, gone), one)| sums.add(&gone.times(one)));
         for (vector, counts) in counts.iter_mut().enumerate() {
@@ -230,7 +233,7 @@ impl<'a> Clusters<'a> {
             counts.add_clear(&Offset::new(&more));
         }
         self.refresh().await?;
-        Ok(picked.next())
+        Ok(if following == receiver { joined } else { following_numbers })
     }
 
     /// Noise adds up with the merges: before it is too much, numbers are made fresh. That tells nothing but how many merges there were.

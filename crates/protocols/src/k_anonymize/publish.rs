@@ -53,9 +53,8 @@ type Chunks = Vec<Vec<Slots<L1>>>;
 impl Classes<'_> {
     /// Cells for every column.
     pub(super) async fn publish(&self) -> Result<Vec<BinaryArray>, ProtocolError> {
-        let numbers = self.numbers().await?;
-        let categories = self.categories().await?;
-        let tags = self.tags().await?;
+        // None of these waits for the others.
+        let (numbers, categories, tags) = futures::try_join!(self.numbers(), self.categories(), self.tags())?;
         let (mut number, mut category, mut lane) = (0, 0, 0);
         let mut published = Vec::with_capacity(self.quasi.len());
         for quasi in self.quasi {

@@ -66,6 +66,8 @@ impl Case {
             classes: classes.classes.len(),
         };
         assert_eq!(found.outcome, known, "{:?}", self.settings);
+        let sizes = (found.small_sizes.len(), found.small_sizes.iter().sum::<usize>());
+        assert_eq!(sizes, (known.small_clusters, known.small_rows), "{:?}", self.settings);
         let suppressed = self.suppressed(parties, &found.suppressed);
         let expected: Vec<bool> = classes.of_rows.iter().map(Option::is_none).collect();
         assert_eq!(suppressed, expected, "suppressed rows, {:?}", self.settings);

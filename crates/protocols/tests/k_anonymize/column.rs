@@ -41,7 +41,7 @@ impl Column {
         match self {
             Self::Numbers { bounds, .. } => *bounds,
             Self::Seen(values) => (*values.iter().min().unwrap(), *values.iter().max().unwrap()),
-            Self::Categories { .. } => (0, 1 << 15),
+            Self::Categories { .. } => (0, (1 << 15) - 1),
         }
     }
 
@@ -61,7 +61,7 @@ impl Column {
         let (key, (lower, upper)) = (parties.owner.key_id(), self.bounds());
         match self {
             Self::Categories { codes, .. } => {
-                let width = Width::of_range(-1, 1 << 15).unwrap();
+                let width = Width::of_range(-1, (1 << 15) - 1).unwrap();
                 CellType::new(Kind::Category, width, codes[0].len() as u8, key, ColumnId([2; 8]))
             }
             _ => CellType::new(Kind::Integer, Width::of_range(lower, upper).unwrap(), 1, key, ColumnId([1; 8])),

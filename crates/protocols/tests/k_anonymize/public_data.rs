@@ -58,14 +58,18 @@ async fn lsun_agrees_with_the_clear() {
     agree("lsun.csv", 2, 1e6, 25).await;
 }
 
-/// One round of exact comparisons.
+/// One round of exact comparisons, after which rows of a small cluster move, each strategy its own way.
 #[tokio::test(flavor = "multi_thread")]
 async fn iris_agrees_with_exact_comparisons() {
     let Some(columns) = load("iris.csv", 4, 10.0) else { return };
-    let mut settings = settings(50, STRATEGIES[1], Comparison::Exact);
-    settings.clusters.rounds = 1;
-    let case = Case { weights: vec![1, 2, 3, 4], columns, initial: vec![0, 75], settings };
-    case.check(&mut Parties::new(481)).await;
+    let mut parties = Parties::new(481);
+    for strategy in STRATEGIES {
+        let mut settings = settings(45, strategy, Comparison::Exact);
+        settings.clusters.rounds = 1;
+        let case = Case { weights: vec![1, 2, 3, 4], columns: columns.clone(), initial: vec![0, 50, 117], settings };
+        let outcome = case.check(&mut parties).await;
+        assert!(outcome.small_clusters > 0 && outcome.classes > 1, "{strategy:?}: {outcome:?}");
+    }
 }
 
 /// Exact comparisons of more rows and centres, with small clusters that join as a whole or row by row.

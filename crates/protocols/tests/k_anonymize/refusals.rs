@@ -93,6 +93,9 @@ async fn columns_that_do_not_fit_are_refused() {
         let values = Values::Categories { cells: cells.clone(), levels, bits: 16, generalised: false };
         assert_eq!(ask(vec![values]).await, format!("column 0: a category has 1 to 31 levels, and not {levels}"));
     }
+    let many = Values::Categories { cells: cells.clone(), levels: 2, bits: 24, generalised: false };
+    let text = "column 0: its hierarchy has more than 32768 leaves, too many for distances";
+    assert_eq!(ask(vec![many]).await, text);
     let levels = |levels| Values::Categories { cells: cells.clone(), levels, bits: 16, generalised: false };
     let text = "columns and 66 levels of categories below their roots are too many: at most 64 of each";
     assert_eq!(ask(vec![levels(23), levels(23), levels(23)]).await, format!("3 {text}"));

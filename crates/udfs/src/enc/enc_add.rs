@@ -107,8 +107,9 @@ pub(super) fn combined(
     let reach = (1u64 << (a.width.bits() - 1)) + (1u64 << (b.width.bits() - 1));
     let (spent, nullable) = (a.spent.saturating_add(b.spent), left.nullable || right.nullable);
     let awaits = [a.awaits.as_slice(), b.awaits.as_slice()].concat();
+    let withheld = a.withheld || b.withheld;
     let mut result = left.unbounded();
-    result.nullable = nullable;
+    (result.nullable, result.cell_type.withheld) = (nullable, withheld);
     result.cell_type.width = width_of(reach);
     result.cell_type.bounds = known.and_then(|(low, high)| low.zip(high));
     (result.cell_type.spent, result.cell_type.awaits) = (spent, awaits);
