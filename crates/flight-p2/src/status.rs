@@ -8,6 +8,7 @@
 //! | Unsupported           | UNIMPLEMENTED       | two versions                |
 //! | TooLarge              | RESOURCE_EXHAUSTED  | the sender's                |
 //! | Denied                | PERMISSION_DENIED   | policy                      |
+//! | Exhausted             | RESOURCE_EXHAUSTED  | policy                      |
 //! | Deadline              | DEADLINE_EXCEEDED   | nobody's                    |
 //! | Cancelled             | CANCELLED           | nobody's                    |
 //! | Unreachable           | UNAVAILABLE         | nobody's: try again         |
@@ -37,6 +38,7 @@ enum Details {
     Unreachable { why: String },
     Deadline { why: String },
     Denied { why: String },
+    Exhausted { why: String },
     Cancelled,
     Internal { why: String },
 }
@@ -57,6 +59,7 @@ pub fn status_of(error: &ProtocolError) -> Status {
             (Code::ResourceExhausted, Details::TooLarge { what: what.to_string(), found: *found, limit: *limit })
         }
         ProtocolError::Denied(why) => (Code::PermissionDenied, Details::Denied { why: text(why) }),
+        ProtocolError::Exhausted(why) => (Code::ResourceExhausted, Details::Exhausted { why: text(why) }),
         ProtocolError::Deadline(why) => (Code::DeadlineExceeded, Details::Deadline { why: text(why) }),
         ProtocolError::Cancelled => (Code::Cancelled, Details::Cancelled),
         ProtocolError::Unreachable(why) => (Code::Unavailable, Details::Unreachable { why: text(why) }),
@@ -93,6 +96,7 @@ fn error_of_details(details: Details) -> ProtocolError {
         Details::Unreachable { why } => ProtocolError::Unreachable(why),
         Details::Deadline { why } => ProtocolError::Deadline(why),
         Details::Denied { why } => ProtocolError::Denied(why),
+        Details::Exhausted { why } => ProtocolError::Exhausted(why),
         Details::Cancelled => ProtocolError::Cancelled,
         Details::Internal { why } => ProtocolError::Internal(why),
     }
@@ -169,6 +173,7 @@ mod tests {
             (ProtocolError::Unsupported(text()), Code::Unimplemented),
             (ProtocolError::TooLarge { what: "a batch", found: 9, limit: 8 }, Code::ResourceExhausted),
             (ProtocolError::Denied(text()), Code::PermissionDenied),
+            (ProtocolError::Exhausted(text()), Code::ResourceExhausted),
             (ProtocolError::Deadline(text()), Code::DeadlineExceeded),
             (ProtocolError::Cancelled, Code::Cancelled),
             (ProtocolError::Unreachable(text()), Code::Unavailable),

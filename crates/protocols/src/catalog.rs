@@ -9,10 +9,11 @@ use veil_slots::{KeyHolder, SEEDED_BYTES};
 use crate::message::{Message, Receive, Sendable};
 use crate::open::{MAX_OPENED, Purpose};
 use crate::protocol::{Protocol, Workload};
+use crate::release::Desk;
 use crate::{Leakage, Limits, ProtocolError};
 
 /// P2's half on a batch.
-pub type Run = fn(&RecordBatch, &dyn KeyHolder, &Limits, Vec<StdRng>) -> Result<Ran, ProtocolError>;
+pub type Run = fn(&RecordBatch, &dyn KeyHolder, Option<&dyn Desk>, &Limits, Vec<StdRng>) -> Result<Ran, ProtocolError>;
 
 /// An answered batch.
 #[derive(Debug)]
@@ -101,6 +102,11 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::few_pick::FewPick>(),
     Entry::of::<crate::few_pairs::FewPairs>(),
     Entry::of::<crate::few_select::FewSelect>(),
+    Entry::of::<crate::release::apply::Apply>(),
+    Entry::of::<crate::redraw::Redraw>(),
+    Entry::of::<crate::release::check_classes::CheckClasses>(),
+    Entry::of::<crate::release::seal_parcel::SealParcel>(),
+    Entry::of::<crate::release::attest::Attest>(),
 ];
 
 /// The protocol of that name.
@@ -111,6 +117,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 fn run<P: Protocol>(
     batch: &RecordBatch,
     holder: &dyn KeyHolder,
+    desk: Option<&dyn Desk>,
     limits: &Limits,
     rngs: Vec<StdRng>,
 ) -> Result<Ran, ProtocolError> {
@@ -132,7 +139,9 @@ fn run<P: Protocol>(
         return Err(ProtocolError::TooLarge { what, found, limit: MAX_OPENED as usize });
     }
     let work: Vec<_> = queries.into_iter().zip(rngs).collect();
-    let answers: Vec<P::Answer> =
-        work.into_par_iter().map(|(query, mut rng)| P::answer(query, holder, &mut rng)).collect::<Result<_, _>>()?;
+    let answers: Vec<P::Answer> = work
+        .into_par_iter()
+        .map(|(query, mut rng)| P::answer_at(query, holder, &mut rng, desk))
+        .collect::<Result<_, _>>()?;
     Ok(Ran { batch: P::Answer::to_batch(&answers)?, opened })
 }

@@ -93,6 +93,26 @@ impl Categories {
         self.0.levels.first().map_or(0, Vec::len)
     }
 
+    /// Bits of a lane.
+    pub(crate) fn width(&self) -> u32 {
+        self.0.width
+    }
+
+    /// The numbers of the leaves: a domain of codes, and for each the number of its leaf, or how many leaves there are if it is none's.
+    pub(crate) fn numbers(&self) -> (Arc<[u64]>, Table) {
+        let leaves = self.leaf_count();
+        let numbers = self.0.leaf.iter().map(|leaf| leaf.unwrap_or(leaves) as u64);
+        (self.0.domain.clone(), Table::Shared(numbers.collect()))
+    }
+
+    /// The other way round: for every level the codes of leaves by their numbers, and of what is no leaf.
+    pub(crate) fn codes_of_numbers(&self) -> (Arc<[u64]>, Vec<Table>) {
+        let domain = (0..=self.leaf_count() as u64).collect();
+        let levels = self.0.levels.iter().zip(&self.0.root);
+        let table = |(codes, root): (&Vec<u64>, &u64)| Table::Shared(codes.iter().chain([root]).copied().collect());
+        (domain, levels.map(table).collect())
+    }
+
     /// One table a level: the code of the leaf that was drawn for the slot and the candidate.
     fn tables(&self, drawn: &Arc<Vec<u32>>) -> Vec<Table> {
         let table = |level: usize| {

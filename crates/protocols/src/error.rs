@@ -55,6 +55,10 @@ pub enum ProtocolError {
     #[error("{0}")]
     Denied(String),
 
+    /// What may be spent is spent.
+    #[error("{0}")]
+    Exhausted(String),
+
     /// The work was cancelled.
     #[error("the round was cancelled")]
     Cancelled,

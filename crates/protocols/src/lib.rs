@@ -36,6 +36,7 @@
 //!  fold                  sums over a vector's blocks           merge             clusters into classes
 //!  few, _digits, _fold   quotients and zeros of few numbers    few_pick          one of few centres, to all
 //!  few_pairs, _select    the smallest of few numbers
+//!  redraw                a category, drawn again by P2         release           rows to a recipient
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
@@ -92,7 +93,9 @@ pub mod open;
 pub mod pairwise;
 mod protocol;
 mod randomness;
+pub mod redraw;
 pub mod relabel;
+pub mod release;
 mod responder;
 pub mod rotate;
 mod samples;

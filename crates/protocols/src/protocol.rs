@@ -5,6 +5,7 @@ use veil_slots::KeyHolder;
 
 use crate::message::{Message, Receive, Sendable};
 use crate::open::Purpose;
+use crate::release::Desk;
 use crate::{Leakage, ProtocolError};
 
 /// One round: P1 sends rows, P2 answers each. The halves of P1, which differ in what they remember between asking and
@@ -34,6 +35,16 @@ pub trait Protocol: 'static {
         holder: &dyn KeyHolder,
         rng: &mut dyn CryptoRng,
     ) -> Result<Self::Answer, ProtocolError>;
+
+    /// The same, for protocols that need P2's desk.
+    fn answer_at(
+        query: Self::Received,
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+        _: Option<&dyn Desk>,
+    ) -> Result<Self::Answer, ProtocolError> {
+        Self::answer(query, holder, rng)
+    }
 }
 
 /// How much work a query asks for, known before any of it is done.

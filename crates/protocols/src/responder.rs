@@ -11,6 +11,7 @@ use veil_slots::KeyHolder;
 
 use crate::counters::Counters;
 use crate::randomness::Randomness;
+use crate::release::Desk;
 use crate::{Header, Limits, ProtocolError, catalog};
 
 /// A batch with its header.
@@ -55,6 +56,7 @@ impl Frame {
 /// P2's side of all protocols.
 pub struct Responder {
     holder: Arc<dyn KeyHolder>,
+    desk: Option<Arc<dyn Desk>>,
     limits: Limits,
     randomness: Randomness,
     counters: Counters,
@@ -69,7 +71,13 @@ impl std::fmt::Debug for Responder {
 impl Responder {
     /// Answers with these keys.
     pub fn new(holder: Arc<dyn KeyHolder>, limits: Limits, randomness: Randomness) -> Self {
-        Self { holder, limits, randomness, counters: Counters::default() }
+        Self { holder, desk: None, limits, randomness, counters: Counters::default() }
+    }
+
+    /// With a desk that decides about releases. Without one, nothing is released.
+    #[must_use]
+    pub fn with_desk(self, desk: Arc<dyn Desk>) -> Self {
+        Self { desk: Some(desk), ..self }
     }
 
     /// The key set it answers for.
@@ -122,7 +130,7 @@ impl Responder {
             });
         }
         let rngs = (0..batch.num_rows()).map(|_| StdRng::from_seed(self.randomness.seed())).collect();
-        let ran = (entry.run)(&batch, self.holder.as_ref(), &self.limits, rngs)?;
+        let ran = (entry.run)(&batch, self.holder.as_ref(), self.desk.as_deref(), &self.limits, rngs)?;
         for (purpose, count) in &ran.opened {
             // What an auditor reads: P1 sees numbers through protocols that say so here, and no others.
             tracing::info!(purpose = purpose.name(), count, session = %short(&header.session), "opened to P1");

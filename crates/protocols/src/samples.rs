@@ -27,9 +27,13 @@ pub(crate) fn encode(samples: &[Sample]) -> (Vec<u8>, Vec<u8>, Vec<u64>) {
 
 /// Checks the columns' lengths.
 pub(crate) fn check(seeds: &[u8], places: &[u8], bodies: &[u64]) -> Result<(), ProtocolError> {
+    check_many(seeds, places, bodies, DEGREE)
+}
+
+fn check_many(seeds: &[u8], places: &[u8], bodies: &[u64], limit: usize) -> Result<(), ProtocolError> {
     let malformed = |why: &str| Err(ProtocolError::Malformed(why.to_owned()));
-    if bodies.len() > DEGREE {
-        return Err(ProtocolError::TooLarge { what: "a number of samples", found: bodies.len(), limit: DEGREE });
+    if bodies.len() > limit {
+        return Err(ProtocolError::TooLarge { what: "a number of samples", found: bodies.len(), limit });
     }
     if places.len() != 4 * bodies.len() || !seeds.len().is_multiple_of(16) || seeds.len() / 16 > bodies.len() {
         return malformed("its samples have places, seeds and bodies of different numbers");
@@ -39,7 +43,17 @@ pub(crate) fn check(seeds: &[u8], places: &[u8], bodies: &[u64]) -> Result<(), P
 
 /// Checks and reads samples.
 pub(crate) fn decode(seeds: &[u8], places: &[u8], bodies: &[u64]) -> Result<Vec<Sample>, ProtocolError> {
-    check(seeds, places, bodies)?;
+    decode_many(seeds, places, bodies, DEGREE)
+}
+
+/// The same, of more than a vector's worth.
+pub(crate) fn decode_many(
+    seeds: &[u8],
+    places: &[u8],
+    bodies: &[u64],
+    limit: usize,
+) -> Result<Vec<Sample>, ProtocolError> {
+    check_many(seeds, places, bodies, limit)?;
     let seeds = seeds.as_chunks::<16>().0;
     let sample = |([s0, s1, i0, i1], body): (&[u8; 4], &u64)| {
         let (number, index) = (u16::from_le_bytes([*s0, *s1]), u16::from_le_bytes([*i0, *i1]));

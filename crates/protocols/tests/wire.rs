@@ -11,9 +11,9 @@ use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, UInt
 use arrow::datatypes::{DataType, UInt32Type};
 use futures::StreamExt;
 use rand::rngs::StdRng;
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{CryptoRng, Rng, RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
-use veil_cells::{CellArray, CellType, ColumnId, KeyId, Kind, Lanes, Width, scale_cells};
+use veil_cells::{CellArray, CellType, CellView, ColumnId, KeyId, Kind, Lanes, Mechanism, Width, scale_cells};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::blend::blend;
@@ -32,7 +32,14 @@ use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::open::{Aggregate, Purpose, open};
+use veil_protocols::redraw::{Draw, redraw};
 use veil_protocols::relabel::{Combination, Label, relabel};
+use veil_protocols::release::apply::apply;
+use veil_protocols::release::attest::attest;
+use veil_protocols::release::check_classes::{Labelled, check_classes};
+use veil_protocols::release::masks::{Masks, Modulus};
+use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
+use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedParcel, SealedParcel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
@@ -79,7 +86,8 @@ fn run() -> Run {
     let mut rng = StdRng::seed_from_u64(2024);
     let owner = OwnerKeys::generate(&mut rng);
     let keys = owner.p2();
-    let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::fixed(1)));
+    let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::fixed(1));
+    let responder = Arc::new(responder.with_desk(Arc::new(Generous)));
     let recorded = Recorded::default();
     let tap = Tap { responder: responder.clone(), recorded: recorded.clone() };
     let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
@@ -129,7 +137,8 @@ fn run() -> Run {
         pairwise::pairwise(&session, 3, 2, true, vec![y.clone()]).await.unwrap();
         nearest_centres(&session, y.clone()).await;
         clusters(&session, y.clone(), bit).await;
-        few(&session, y).await;
+        few(&session, y.clone()).await;
+        releases(&session, y, CellArray::Binary(&cells)).await;
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }
@@ -159,6 +168,64 @@ async fn few(session: &Session, slots: Slots<L1>) {
     few_pick(session, vec![picks]).await.unwrap();
     let ring = few_pairs(session, Numbers { vectors: vec![slots], centres: 3, columns: 2 }).await.unwrap();
     few_select(session, ring, 3, 30, |_| false).await.unwrap();
+}
+
+/// A desk that grants everything, and seals nothing.
+struct Generous;
+
+impl Desk for Generous {
+    fn apply(&self, asked: &[u8], _: &dyn KeyHolder, _: &mut dyn CryptoRng) -> Result<Admission, ProtocolError> {
+        Ok(Admission { permit: b"permit".to_vec(), header: b"header".to_vec(), terms: asked.to_vec() })
+    }
+
+    fn classes(&self, permit: &[u8], sizes: &ClassSizes, _: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError> {
+        Ok([permit, &[sizes.smallest as u8]].concat())
+    }
+
+    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
+        match permit {
+            b"permit" => Ok(vec![1, 1]),
+            _ => Err(ProtocolError::Denied("no permit".to_owned())),
+        }
+    }
+
+    fn seal(&self, parcel: OpenedParcel<'_>, _: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
+        let words = parcel.columns.iter().flat_map(|column| column.words.iter().flat_map(|word| word.to_le_bytes()));
+        Ok(SealedParcel { sealed: words.collect(), receipt: parcel.number.to_le_bytes().to_vec() })
+    }
+
+    fn attest(&self, _: &[u8], manifest: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        Ok(manifest.to_vec())
+    }
+}
+
+/// The protocols of a release: a column from cells, and one from slots of which some rows are suppressed.
+async fn releases(session: &Session, slots: Slots<L1>, cells: CellArray<'_>) {
+    let admission = apply(session, b"{}".to_vec()).await.unwrap();
+    let labelled = Labelled { permit: admission.permit.clone(), vectors: vec![slots.clone()], rows: 3 };
+    let (permit, sizes) = check_classes(session, labelled).await.unwrap();
+    assert_eq!((permit.as_slice(), sizes.classes), (&b"permit\x03"[..], 1));
+    let codes = Arc::new(vec![vec![0], vec![1]]);
+    let draw = Draw { mechanism: Mechanism::Binary, epsilon: 1_000_000, codes };
+    redraw(session, vec![Slots::clear(&[1; DEGREE])], &draw).await.unwrap();
+    let sample = |row: usize| {
+        let cell = CellView::parse(cells.bytes(row).unwrap()).unwrap();
+        let term = cell.terms().next().unwrap();
+        Sample { seed: term.seed, index: term.index, body: cell.bodies().next().unwrap() }
+    };
+    let columns = vec![
+        Column::Cells(vec![(0..3).map(sample).collect()]),
+        Column::Slots(vec![slots], Some(Slots::clear(&[0, 1, 0]))),
+    ];
+    let parcel = Parcel { permit: admission.permit.clone(), number: 7, rows: 3, columns, seed: [9; 32] };
+    let sealed = seal_parcels(session, vec![parcel]).await.unwrap().remove(0);
+    assert_eq!(sealed.receipt, [7, 0, 0, 0]);
+    let (mut masks, words) = (Masks::new([9; 32]), sealed.sealed.as_chunks::<8>().0);
+    let mut next = |modulus: Modulus, at: usize| modulus.unmask(u64::from_le_bytes(words[at]), masks.next(modulus));
+    assert_eq!([0, 1, 2].map(|at| next(Modulus::Cells, at)), [1, 2, 3]);
+    let [first, gone, third] = [3, 4, 5].map(|at| next(Modulus::Slots, at));
+    assert!((first, third) == (77, 77) && gone != 77, "{first} {gone} {third}");
+    assert_eq!(attest(session, admission.permit, b"manifest".to_vec()).await.unwrap(), b"manifest");
 }
 
 /// The protocols that find identifying columns.

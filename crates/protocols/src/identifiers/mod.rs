@@ -25,7 +25,7 @@ mod tests;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use veil_slots::plain;
+use veil_slots::{L1, Slots, plain};
 
 pub use cost::Cost;
 
@@ -193,6 +193,21 @@ impl Table {
         let (mut remote, mut local) = (remote.into_iter(), local.into_iter());
         let answer = |set: &u64| if set & self.encrypted != 0 { remote.next() } else { local.next() };
         sets.iter().map(answer).collect::<Option<Vec<u64>>>().ok_or(ProtocolError::Cancelled)
+    }
+
+    /// Labels of the classes of a set of columns, in a secret order, 8192 a vector; zero for rows of which `gone` is one. Only of a table that was
+    /// prepared to be shuffled.
+    pub async fn shuffled_labels(
+        &self,
+        set: u64,
+        gone: Option<Vec<Slots<L1>>>,
+    ) -> Result<Vec<Slots<L1>>, ProtocolError> {
+        match &self.prepared {
+            Prepared::Slots(table) => table.shuffled_labels(set, gone).await,
+            _ => Err(ProtocolError::Misuse(
+                "only encrypted columns have classes that P2 can count in no order".to_owned(),
+            )),
+        }
     }
 
     /// What P1 can count by itself.

@@ -1,10 +1,13 @@
 //! Labels in a secret order.
 
+use veil_slots::{L1, Slots};
+
 use super::Method;
 use super::columns::SlotTable;
 use super::pairs;
 use crate::ProtocolError;
 use crate::count_classes::{Labels, count_classes};
+use crate::multiply::multiply;
 use crate::open::MAX_OPENED;
 use crate::relabel::relabel;
 use crate::shuffle::{Orders, shuffle};
@@ -39,6 +42,22 @@ impl SlotTable {
     /// Lists of one vector: no more than P2 answers at once.
     fn lists_at_once(&self) -> usize {
         self.layout.lists_per_vector().min(MAX_OPENED as usize)
+    }
+
+    /// Labels of one set, in a secret order; zero for rows of which `gone` is one.
+    pub(super) async fn shuffled_labels(
+        &self,
+        set: u64,
+        gone: Option<Vec<Slots<L1>>>,
+    ) -> Result<Vec<Slots<L1>>, ProtocolError> {
+        let mut labels = relabel(&self.session, self.combinations(&[set])).await?;
+        if let Some(gone) = gone {
+            let pairs = gone.into_iter().zip(labels.iter().cloned()).collect();
+            let lost = multiply(&self.session, pairs).await?;
+            labels.iter_mut().zip(&lost).for_each(|(label, lost)| label.sub(lost));
+        }
+        let mut shuffled = shuffle(&self.session, self.layout, Orders::Independent, vec![labels]).await?;
+        shuffled.pop().ok_or(ProtocolError::Cancelled)
     }
 
     async fn count_shuffled(&self, sets: &[u64], k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {

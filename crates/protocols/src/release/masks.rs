@@ -1,0 +1,106 @@
+//! The masks of a parcel: drawn from a seed, which P1 seals to the recipient instead of the masks.
+//!
+//! They are taken column by column, lane by lane and value by value from the stream of ChaCha20 (`rand_chacha`, whose streams are the same
+//! in all versions): the upper 48 bits of each 64-bit word, and of those, modulo `t`, the first that is below it.
+
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use veil_cells::MESSAGE_BITS;
+use veil_slots::{PLAIN_MODULUS, plain};
+
+/// What a masked message wraps at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Modulus {
+    /// `2^48`: it comes straight from a cell.
+    Cells,
+    /// `t`: it comes from slots.
+    Slots,
+}
+
+const MESSAGE_MASK: u64 = (1 << MESSAGE_BITS) - 1;
+
+impl Modulus {
+    /// On the wire.
+    pub fn to_byte(self) -> u8 {
+        match self {
+            Self::Cells => 0,
+            Self::Slots => 1,
+        }
+    }
+
+    /// From the wire.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Cells, Self::Slots].into_iter().find(|modulus| modulus.to_byte() == byte)
+    }
+
+    /// The sum of a masked message and a number.
+    pub fn add(self, word: u64, number: i64) -> u64 {
+        match self {
+            Self::Cells => word.wrapping_add(number as u64) & MESSAGE_MASK,
+            Self::Slots => plain::add(word, plain::from_signed(number)),
+        }
+    }
+
+    /// Takes a mask off.
+    pub fn unmask(self, word: u64, mask: u64) -> i64 {
+        match self {
+            // Bit 47 is the sign.
+            Self::Cells => ((word.wrapping_sub(mask) << (64 - MESSAGE_BITS)) as i64) >> (64 - MESSAGE_BITS),
+            Self::Slots => plain::centred(plain::sub(word, mask)),
+        }
+    }
+
+    /// Whether a masked message can be one.
+    pub fn contains(self, word: u64) -> bool {
+        match self {
+            Self::Cells => word <= MESSAGE_MASK,
+            Self::Slots => word < PLAIN_MODULUS,
+        }
+    }
+}
+
+/// The stream of masks.
+pub struct Masks(ChaCha20Rng);
+
+impl Masks {
+    /// From a seed.
+    pub fn new(seed: [u8; 32]) -> Self {
+        Self(ChaCha20Rng::from_seed(seed))
+    }
+
+    /// The next.
+    pub fn next(&mut self, modulus: Modulus) -> u64 {
+        loop {
+            let mask = self.0.next_u64() >> (64 - MESSAGE_BITS);
+            if modulus.contains(mask) {
+                return mask;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_come_off_again() {
+        let mut masks = Masks::new([7; 32]);
+        for number in [0, 1, -1, 12345, -(1 << 46), (1 << 46) - 1] {
+            for modulus in [Modulus::Cells, Modulus::Slots] {
+                let (mask, noise) = (masks.next(modulus), -77);
+                let word = modulus.add(modulus.add(mask, number), noise);
+                assert!(modulus.contains(mask) && modulus.contains(word));
+                assert_eq!(modulus.unmask(word, mask), number + noise, "{modulus:?}");
+            }
+        }
+    }
+
+    /// Recipients have older and newer programs than servers: the stream must not change. The key stream of ChaCha20 for a key of zeros,
+    /// nonce and counter zero (RFC 8439, appendix A.1, test vector 1) begins 76 b8 e0 ad a0 f1 3d 90.
+    #[test]
+    fn the_stream_is_that_of_chacha20() {
+        let first = u64::from_le_bytes([0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90]);
+        assert_eq!(Masks::new([0; 32]).next(Modulus::Cells), first >> 16);
+    }
+}
