@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn sign(seed: u8, context: &str, message: &[u8]) -> Signature {
-        Signature::from_bytes(&key(seed).sign(&signed_bytes(context, message)).to_bytes()).unwrap()
+        Signature::from_bytes(&key(seed).sign(&signed_bytes(context, message)).to_bytes())
     }
 
     /// The owner has seed 5, P1 6, P2 7.

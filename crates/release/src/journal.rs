@@ -46,11 +46,9 @@ impl Journal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io)?;
         let mut journal = Self { file, path: path.to_owned(), sum: Sum::default(), length: 0, broken: false };
-        let mut lines = 0;
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let Some(line) = line.strip_suffix(b"\n") else { break };
-            lines += 1;
-            let damaged = |why: String| LedgerError::Damaged { path: path.to_owned(), line: lines, why };
+            let damaged = |why: String| LedgerError::Damaged { path: path.to_owned(), line: at + 1, why };
             let (sum, entry) = journal.check(line).map_err(damaged)?;
             replay(entry).map_err(damaged)?;
             journal.sum = sum;

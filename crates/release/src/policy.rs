@@ -274,7 +274,11 @@ min_k = 5
             ("2026-12-31", "2026-12-031", "expires is `2026-12-031`"),
             ("2026-12-31", "1812-12-31", "expires is `1812-12-31`"),
             ("x25519:Q", "x25519:", "line 7: a recipient's key cannot be read"),
-            ("recipient.alice]", "recipient.\"al ice\"]", "recipient al ice: a name has letters"),
+            (
+                "min_k = 5",
+                "[recipient.\"al ice\"]\nkey = \"x25519:QxDul9iMwfCIpVdsd6sM9cOseX89lROcbIS1QpxZZio\"",
+                "line 21: recipient al ice: a name has letters",
+            ),
             ("min_k = 10", "min_k = 1", "line 10: recipient alice: table patients: min_k is at least 2"),
             ("min_k = 10\n", "", "table patients: k_columns says nothing without min_k"),
             ("[\"born\", \"sex\", \"zip\", \"region\"]", "[]", "k_columns is empty"),

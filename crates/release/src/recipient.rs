@@ -32,7 +32,7 @@ pub const MAX_NAME: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecipientPublicKey([u8; 32]);
 
-text_form!(RecipientPublicKey, 32, "x25519:", "a recipient's key");
+text_form!(RecipientPublicKey, 32, "x25519:", "a recipient's key", RecipientPublicKey::from_bytes);
 
 impl RecipientPublicKey {
     /// From its bytes.

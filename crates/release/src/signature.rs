@@ -16,8 +16,8 @@ pub struct VerifyingKey([u8; 32]);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signature([u8; 64]);
 
-text_form!(VerifyingKey, 32, "ed25519:", "an Ed25519 key");
-text_form!(Signature, 64, "ed25519-signature:", "a signature");
+text_form!(VerifyingKey, 32, "ed25519:", "an Ed25519 key", VerifyingKey::from_bytes);
+text_form!(Signature, 64, "ed25519-signature:", "a signature", |bytes| Ok(Signature::from_bytes(bytes)));
 
 impl VerifyingKey {
     /// From its bytes, if they are a point that a key can be.
@@ -31,6 +31,11 @@ impl VerifyingKey {
         }
     }
 
+    /// The other half of a key that signs.
+    pub fn of_signing_key(key: &ed25519_dalek::SigningKey) -> Self {
+        Self(key.verifying_key().to_bytes())
+    }
+
     /// Checks a signature, strictly: one that another verifier might refuse is refused here.
     pub fn verify(&self, context: &str, message: &[u8], signature: &Signature) -> Result<(), ReleaseError> {
         let bad = |_| ReleaseError::BadSignature(context.to_owned());
@@ -41,8 +46,8 @@ impl VerifyingKey {
 
 impl Signature {
     /// From its bytes. Whether it holds is another question.
-    pub fn from_bytes(bytes: &[u8; 64]) -> Result<Self, ReleaseError> {
-        Ok(Self(*bytes))
+    pub fn from_bytes(bytes: &[u8; 64]) -> Self {
+        Self(*bytes)
     }
 }
 

@@ -80,7 +80,7 @@ mod tests {
         let key = SigningKey::from_bytes(&[5; 32]);
         let signature = key.sign(&signed_bytes(POLICY_CONTEXT, EXAMPLE.as_bytes())).to_bytes();
         let owner = VerifyingKey::from_bytes(key.verifying_key().as_bytes()).unwrap();
-        (owner, SignedPolicy::write(EXAMPLE, &Signature::from_bytes(&signature).unwrap()))
+        (owner, SignedPolicy::write(EXAMPLE, &Signature::from_bytes(&signature)))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// Gives a newtype of bytes its text form, in `Display`, `FromStr`, `Debug` and serde.
 macro_rules! text_form {
-    ($name:ident, $bytes:literal, $prefix:literal, $what:literal) => {
+    ($name:ident, $bytes:literal, $prefix:literal, $what:literal, $read:expr) => {
         impl $name {
             /// The bytes.
             pub fn as_bytes(&self) -> &[u8; $bytes] {
@@ -34,7 +34,8 @@ macro_rules! text_form {
                 };
                 let encoded = text.strip_prefix($prefix).ok_or_else(wrong)?;
                 let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(encoded).map_err(|_| wrong())?;
-                Self::from_bytes(&<[u8; $bytes]>::try_from(bytes).map_err(|_| wrong())?)
+                let read: fn(&[u8; $bytes]) -> Result<Self, crate::ReleaseError> = $read;
+                read(&<[u8; $bytes]>::try_from(bytes).map_err(|_| wrong())?)
             }
         }
 
