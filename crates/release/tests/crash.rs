@@ -41,6 +41,8 @@ fn child() {
     let (Ok(folder), Ok(first)) = (std::env::var(FOLDER), std::env::var(FIRST)) else { return };
     let ledger = Ledger::open(Path::new(&folder)).unwrap();
     let mut output = std::io::stdout();
+    // The harness has begun a line of its own.
+    writeln!(output).unwrap();
     for number in first.parse::<u64>().unwrap().. {
         spend(&ledger, number).unwrap();
         // A retry of what was spent.
