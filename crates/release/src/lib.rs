@@ -41,7 +41,7 @@ pub use grant::{Grant, MinK, Refusal, Spend};
 pub use ledger::{LEDGER_FILE, Ledger, LedgerError};
 pub use manifest::{ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests};
 pub use owner_public::OwnerPublic;
-pub use policy::{Policy, Recipient, Rule};
+pub use policy::{Policy, Recipient, Rule, last_day};
 pub use recipient::{MAX_NAME, RecipientPublicKey, SEALED_OVERHEAD, SEALED_VERSION, is_recipient_name, seal_to};
 pub use release_id::ReleaseId;
 pub use signature::{Signature, VerifyingKey, signed_bytes};

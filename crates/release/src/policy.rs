@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate};
 use serde::Deserialize;
 use toml::Spanned;
 use veil_cells::{ColumnId, KeyId};
@@ -88,7 +88,7 @@ impl Policy {
             let what = format!("key_set is `{}`, which is no key set; copy its 16 digits from owner.pub", head.key_set);
             error(offset, what)
         })?;
-        let expires = last_day(head.expires).map_err(|what| error(offset, what))?;
+        let expires = end_of_day(head.expires).map_err(|what| error(offset, what))?;
         let mut recipients = BTreeMap::new();
         for (name, recipient) in raw.recipient {
             let offset = recipient.span().start;
@@ -98,7 +98,7 @@ impl Policy {
                 return Err(error(offset, about(what.to_owned())));
             }
             let RawRecipient { key, expires, allow } = recipient.into_inner();
-            let expires = last_day(expires).map_err(|what| error(offset, about(what)))?;
+            let expires = end_of_day(expires).map_err(|what| error(offset, about(what)))?;
             let mut rules: Vec<Rule> = Vec::new();
             for rule in allow {
                 let (offset, rule) = (rule.span().start, rule.into_inner());
@@ -128,6 +128,12 @@ impl Policy {
     pub fn recipients(&self) -> &BTreeMap<String, Recipient> {
         &self.recipients
     }
+}
+
+/// The last day of what ends in a second, as the policy writes it.
+pub fn last_day(end: u64) -> String {
+    let second = i64::try_from(end.saturating_sub(1)).ok().and_then(|second| DateTime::from_timestamp(second, 0));
+    second.map_or_else(|| "no end".to_owned(), |second| second.format("%Y-%m-%d").to_string())
 }
 
 #[derive(Deserialize)]
@@ -211,7 +217,7 @@ impl RawRule {
 }
 
 /// The second after a day, since 1970.
-fn last_day(date: Option<String>) -> Result<Option<u64>, String> {
+fn end_of_day(date: Option<String>) -> Result<Option<u64>, String> {
     let Some(text) = date else { return Ok(None) };
     let end = NaiveDate::parse_from_str(&text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
     let end = end.and_then(|day| day.succ_opt()).and_then(|day| day.and_hms_opt(0, 0, 0));
@@ -254,6 +260,7 @@ min_k = 5
         let policy = Policy::parse(EXAMPLE).unwrap();
         // `date -u -d 2027-02-01 +%s`
         assert_eq!(policy.expires(), Some(1_801_440_000));
+        assert_eq!(last_day(1_801_440_000), "2027-01-31");
         let alice = &policy.recipients()["alice"];
         assert_eq!(alice.expires, Some(1_798_761_600));
         let [patients, visits] = &alice.rules[..] else { panic!("{alice:?}") };
