@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What P1 links. `veil-keys` must not be reachable from any of these.
-const ENGINE: [&str; 8] = [
+const ENGINE: [&str; 9] = [
     "veilfusion",
     "veil-cells",
     "veil-privacy",
@@ -13,6 +13,7 @@ const ENGINE: [&str; 8] = [
     "veil-flight-p2",
     "veil-udfs",
     "veil-planner",
+    "veil-release",
 ];
 
 #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sha2::{Digest, Sha256};
+
 use crate::CellError;
 
 /// Writes an identifier of eight bytes as sixteen hexadecimal digits, and reads it back.
@@ -62,6 +64,21 @@ public_id! {
     ColumnId, "column id"
 }
 
+impl ColumnId {
+    /// The id of a table's column. Anyone who knows the names can compute it.
+    pub fn of(key_id: KeyId, table: &str, column: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"veil column id v1");
+        hash.update(key_id.0);
+        for name in [table, column] {
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+        }
+        let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
+        Self([a, b, c, d, e, f, g, h])
+    }
+}
+
 /// The public seed from which a chunk's masks are expanded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Seed(pub [u8; 16]);
@@ -81,6 +98,15 @@ mod tests {
         let id = KeyId([0, 1, 2, 3, 0xfc, 0xfd, 0xfe, 0xff]);
         assert_eq!(id.to_string(), "00010203fcfdfeff");
         assert_eq!(id.to_string().parse::<KeyId>().unwrap(), id);
+    }
+
+    /// The number was computed by another program.
+    #[test]
+    fn column_ids_keep_their_names_apart() {
+        let key = KeyId([7; 8]);
+        assert_eq!(ColumnId::of(key, "patients", "born").to_string(), "5b7fa506ccc2578f");
+        assert_ne!(ColumnId::of(key, "ab", "c"), ColumnId::of(key, "a", "bc"));
+        assert_ne!(ColumnId::of(key, "a", "b"), ColumnId::of(KeyId([8; 8]), "a", "b"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `veil keygen`: draws a key set and writes the three parties' files.
+//! `veil keygen`: draws a key set and writes the three parties' files, and the owner's public key.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,9 @@ use crate::progress::say;
 Example:
   veil keygen -o keys/
       keys/owner.keys  all keys: keep it, back it up; without it the data is lost
-      keys/p1.keys     for the engine that holds the data: nothing secret
-      keys/p2.keys     for the key holder, who must never see the data")]
+      keys/p1.keys     for the engine that holds the data: it can sign for itself, and decrypts nothing
+      keys/p2.keys     for the key holder, who must never see the data
+      keys/owner.pub   for recipients, who check signatures with it: public")]
 pub(crate) struct Arguments {
     /// The folder to write to
     #[arg(short, long, value_name = "FOLDER")]

@@ -8,12 +8,16 @@ mod encrypt;
 mod init;
 mod inspect;
 mod keygen;
+mod owner_public;
 mod p2;
 mod p2_client;
 mod p2_status;
+mod policy;
 mod progress;
+mod recipient;
 mod sample;
 mod sql;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -39,6 +43,9 @@ enum Command {
     Decrypt(decrypt::Arguments),
     P2(p2::Arguments),
     Sql(sql::Arguments),
+    Recipient(recipient::Arguments),
+    Policy(policy::Arguments),
+    Verify(verify::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -56,7 +63,12 @@ The key holder's server, which the engine asks while it works on encrypted data:
 The engine: masking and noise in SQL, on columns that stay encrypted:
   veil sql --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
   veil sql --table patients=patients.veil.parquet \\
-      -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"";
+      -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"
+
+Who may receive what: a recipient's key, the owner's signed policy, and the papers of a release:
+  veil recipient keygen -o alice/
+  veil policy sign policy.toml --keys keys/owner.keys -o policy.signed
+  veil verify out.manifest.json --owner keys/owner.pub";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -76,6 +88,9 @@ fn main() -> ExitCode {
         Command::Decrypt(arguments) => decrypt::run(&arguments),
         Command::P2(arguments) => p2::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
+        Command::Recipient(arguments) => recipient::run(&arguments),
+        Command::Policy(arguments) => policy::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match outcome {

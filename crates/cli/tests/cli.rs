@@ -194,6 +194,12 @@ fn help_has_examples() {
         &["p2"],
         &["p2", "status"],
         &["sql"],
+        &["recipient"],
+        &["recipient", "keygen"],
+        &["policy"],
+        &["policy", "sign"],
+        &["policy", "show"],
+        &["verify"],
     ] {
         let text = session.succeed(&[command, &["--help"]].concat());
         assert!(text.contains("Example") && text.contains("veil "), "{text}");

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use veil_cells::CellError;
+use veil_release::ReleaseError;
 
 /// An error about keys. Each is one sentence: what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,30 @@ pub enum KeyError {
         found: u8,
         /// The latest version this program knows.
         supported: u8,
+    },
+
+    /// The file was written before keys could sign.
+    #[error(
+        "{path} has format version {found}, from before keys could sign; run `veil keygen` again and encrypt the data with the new keys"
+    )]
+    Outdated {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: u8,
+    },
+
+    /// The name of a recipient is no name.
+    #[error(
+        "`{0}` cannot be a recipient's name; use letters, digits, `.`, `-` and `_`, at most 64, and say it with --name"
+    )]
+    RecipientName(String),
+
+    /// The file is not a recipient's key.
+    #[error("{path} is not a recipient's key, or was damaged; make one with `veil recipient keygen`")]
+    NotARecipient {
+        /// The file.
+        path: PathBuf,
     },
 
     /// The file holds the keys of another party.
@@ -73,6 +98,10 @@ pub enum KeyError {
         /// The fault.
         source: CellError,
     },
+
+    /// What was released is at fault.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
 
     /// The cells themselves are at fault.
     #[error(transparent)]

@@ -13,6 +13,8 @@
 //!  key_holder      P2's keys at work in a round
 //!  tag             equality tags
 //!  seal            notes about a column that only key holders may read
+//!  signing_key     the keys that sign policies and manifests
+//!  recipient_key   the key that opens what was released to a recipient
 //! ```
 
 mod cell_key;
@@ -22,8 +24,10 @@ mod error;
 mod key_file;
 mod key_holder;
 mod key_set;
+mod recipient_key;
 mod seal;
 mod secret;
+mod signing_key;
 mod slot_key;
 mod tag;
 
@@ -31,10 +35,12 @@ pub use cell_key::CellKey;
 pub use decrypt::{DecryptedColumn, decrypt_column};
 pub use encrypt::{encrypt_column, encrypt_constants};
 pub use error::KeyError;
-pub use key_file::{KeyFile, OWNER_FILE, P1_FILE, P2_FILE};
+pub use key_file::{KeyFile, OWNER_FILE, OWNER_PUBLIC_FILE, P1_FILE, P2_FILE};
 pub use key_set::{OwnerKeys, P1Keys, P2Keys};
 pub use rand::CryptoRng;
+pub use recipient_key::{RECIPIENT_FILE, RECIPIENT_PUBLIC_FILE, RecipientKey};
 pub use seal::SealKey;
+pub use signing_key::{Signer, SigningKey};
 pub use slot_key::SlotKey;
 pub use tag::{ColumnTagger, TagKey};
 

@@ -93,9 +93,6 @@ fn answers() -> Value {
     assert!(dense.dense_mask(0).is_some());
     let column = keys.column_id("patients", "value");
     json!({
-        "owner.keys, SHA-256": hex(&Sha256::digest(keys.to_bytes())),
-        "p1.keys, SHA-256": hex(&Sha256::digest(keys.p1().to_bytes())),
-        "p2.keys, SHA-256": hex(&Sha256::digest(keys.p2().to_bytes())),
         "column id": column,
         "columns": columns,
         "affine": { "type": numbers, "cell": hex(&sum.to_bytes()), "message": -7 * 1000 - 3 + 11 },
@@ -106,34 +103,57 @@ fn answers() -> Value {
     })
 }
 
-fn vectors() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/cells-v1.json");
+/// The key files that the vectors pin, made anew.
+fn key_answers() -> Value {
+    let keys = OwnerKeys::generate(&mut FixedRng(2026));
+    json!({
+        "owner.keys, SHA-256": hex(&Sha256::digest(keys.to_bytes())),
+        "p1.keys, SHA-256": hex(&Sha256::digest(keys.p1().to_bytes())),
+        "p2.keys, SHA-256": hex(&Sha256::digest(keys.p2().to_bytes())),
+        "owner.pub": keys.public().to_string(),
+        "a signature": keys.signing().sign("veil test v1", b"message"),
+        "prf": hex(&*keys.p2().prf("label", b"data")),
+    })
+}
+
+fn vectors(name: &str, answers: fn() -> Value) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
     if std::env::var_os("VEIL_BLESS").is_some() {
         fs::write(&path, serde_json::to_string_pretty(&answers()).unwrap() + "\n").unwrap();
-        fs::write(path.with_file_name("owner-v1.keys"), OwnerKeys::generate(&mut FixedRng(2026)).to_bytes()).unwrap();
+        fs::write(path.with_file_name("owner-v2.keys"), OwnerKeys::generate(&mut FixedRng(2026)).to_bytes()).unwrap();
     }
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
+fn cell_vectors() -> Value {
+    vectors("cells-v1.json", answers)
+}
+
+/// A key file as an owner has it.
+fn load(bytes: &[u8]) -> Result<OwnerKeys, veil_keys::KeyError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("owner.keys");
+    fs::write(&path, bytes).unwrap();
+    #[cfg(unix)]
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    OwnerKeys::load(&path)
+}
+
 #[test]
 fn what_is_written_has_not_changed() {
-    let (expected, found) = (vectors(), answers());
-    for (name, expected) in expected.as_object().unwrap() {
-        assert_eq!(&found[name], expected, "{name}");
+    for (expected, found) in [(cell_vectors(), answers()), (vectors("keys-v2.json", key_answers), key_answers())] {
+        for (name, expected) in expected.as_object().unwrap() {
+            assert_eq!(&found[name], expected, "{name}");
+        }
+        assert_eq!(found.as_object().unwrap().len(), expected.as_object().unwrap().len());
     }
-    assert_eq!(found.as_object().unwrap().len(), expected.as_object().unwrap().len());
 }
 
 /// Reads the committed bytes alone: what owners keep in their archives.
 #[test]
 fn what_was_written_can_be_read() {
-    let vectors = vectors();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("owner.keys");
-    fs::write(&path, include_bytes!("vectors/owner-v1.keys")).unwrap();
-    #[cfg(unix)]
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let keys = OwnerKeys::load(&path).unwrap();
+    let vectors = cell_vectors();
+    let keys = load(include_bytes!("vectors/owner-v2.keys")).unwrap();
 
     let decrypt = |cell_type: &CellType, cells: &[Vec<u8>]| {
         let mut builder = CellArrayBuilder::with_capacity(cells.len(), 64);
@@ -161,6 +181,16 @@ fn what_was_written_can_be_read() {
     let column = serde_json::from_value(vectors["column id"].clone()).unwrap();
     let note = keys.seal().open(keys.key_id(), column, &unhex(&vectors["sealed"])).unwrap();
     assert_eq!(note.as_slice(), b"{\"labels\":[\"no\",\"yes\"]}");
+}
+
+/// The first version had no keys to sign with: what cannot be used is refused, and says why.
+#[test]
+fn key_files_of_the_first_version_are_refused() {
+    let error = load(include_bytes!("vectors/owner-v1.keys")).unwrap_err().to_string();
+    assert!(error.ends_with(
+        "owner.keys has format version 1, from before keys could sign; run `veil keygen` again and encrypt the data with \
+         the new keys"
+    ), "{error}");
 }
 
 /// Every single-byte corruption of a stored column is an error, never a panic and never another value.

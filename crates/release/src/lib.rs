@@ -1,0 +1,48 @@
+//! What leaves, to whom, and who vouches for it.
+//!
+//! A release hands rows to a recipient. The owner says in a signed policy what may leave, the key holder keeps a ledger of
+//! what has left, both servers seal their parts to the recipient, and both sign a manifest.
+//!
+//! This crate knows no secret key: `veil-keys` signs and opens, this one verifies and seals.
+//!
+//! ```text
+//!  signature       Ed25519 keys that verify, and signatures, as text
+//!  owner_public    the owner's line for recipients: key set and verifying key
+//!  recipient       X25519 public keys, and sealing to them with HPKE
+//!  release_id      the name of a release
+//!  application     what the engine asks the key holder to release
+//!  policy          the owner's rules, as TOML
+//!  signed_policy   the same with the owner's signature
+//!  grant           an application held against the rules
+//!  ledger          what was released and spent, durably
+//!  manifest        what a release was, for the recipient to keep
+//!  attestation     the servers' signatures under a manifest
+//! ```
+
+mod application;
+mod attestation;
+mod error;
+mod grant;
+mod journal;
+mod ledger;
+mod manifest;
+mod owner_public;
+mod policy;
+mod recipient;
+mod release_id;
+mod signature;
+mod signed_policy;
+mod text_form;
+
+pub use application::{Application, AskedColumn, Content, MAX_APPLICATION_BYTES, MAX_COLUMNS};
+pub use attestation::{Attestation, CERTIFICATE_CONTEXT, MANIFEST_CONTEXT, Party, SignedManifest, certified_bytes};
+pub use error::ReleaseError;
+pub use grant::{Grant, MinK, Refusal, Spend};
+pub use ledger::{LEDGER_FILE, Ledger, LedgerError};
+pub use manifest::{ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests};
+pub use owner_public::OwnerPublic;
+pub use policy::{Policy, Recipient, Rule, last_day};
+pub use recipient::{MAX_NAME, RecipientPublicKey, SEALED_OVERHEAD, SEALED_VERSION, is_recipient_name, seal_to};
+pub use release_id::ReleaseId;
+pub use signature::{Signature, VerifyingKey, signed_bytes};
+pub use signed_policy::{POLICY_CONTEXT, SignedPolicy};
