@@ -11,6 +11,7 @@
 //!  decrypt         columns of cells into messages
 //!  slot_key        the BFV key of slots
 //!  key_holder      P2's keys at work in a round
+//!  desk_keys       P2's keys where releases are decided
 //!  tag             equality tags
 //!  seal            notes about a column that only key holders may read
 //!  signing_key     the keys that sign policies and manifests
@@ -19,6 +20,7 @@
 
 mod cell_key;
 mod decrypt;
+mod desk_keys;
 mod encrypt;
 mod error;
 mod key_file;

@@ -17,16 +17,21 @@
 //!  ledger          what was released and spent, durably
 //!  manifest        what a release was, for the recipient to keep
 //!  attestation     the servers' signatures under a manifest
+//!  parcel          what the recipient gets, in its two parts
+//!  permit, desk    how the key holder decides, spends, adds noise, seals and signs
 //! ```
 
 mod application;
 mod attestation;
+mod desk;
 mod error;
 mod grant;
 mod journal;
 mod ledger;
 mod manifest;
 mod owner_public;
+mod parcel;
+mod permit;
 mod policy;
 mod recipient;
 mod release_id;
@@ -36,11 +41,13 @@ mod text_form;
 
 pub use application::{Application, AskedColumn, Content, MAX_APPLICATION_BYTES, MAX_COLUMNS};
 pub use attestation::{Attestation, CERTIFICATE_CONTEXT, MANIFEST_CONTEXT, Party, SignedManifest, certified_bytes};
+pub use desk::{DeskKeys, ReleaseDesk, Terms, Unsigned};
 pub use error::ReleaseError;
 pub use grant::{Grant, MinK, Refusal, Spend};
 pub use ledger::{LEDGER_FILE, Ledger, LedgerError};
 pub use manifest::{ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests};
 pub use owner_public::OwnerPublic;
+pub use parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, SeenValues, associated};
 pub use policy::{Policy, Recipient, Rule, last_day};
 pub use recipient::{MAX_NAME, RecipientPublicKey, SEALED_OVERHEAD, SEALED_VERSION, is_recipient_name, seal_to};
 pub use release_id::ReleaseId;

@@ -1,0 +1,382 @@
+//! The key holder's desk: holds applications against the policy, spends from the ledger, adds noise, seals, signs.
+//!
+//! It keeps nothing but the ledger. A permit says what was granted and found; P1 shows it with every parcel. Noise follows from release, parcel and column
+//! through a secret of P2's, and a parcel number stands for one content for good: who asks again gets the same, and nothing to average noise out
+//! with.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use rand::{CryptoRng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use veil_cells::{Cell, CellType, ColumnConstants, ColumnId, Mechanism, Role, message_of_phase};
+use veil_privacy::{Epsilon, GeometricMechanism, LaplaceMechanism};
+use veil_protocols::ProtocolError;
+use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedColumn, OpenedParcel, SealedParcel};
+use veil_slots::{KeyHolder, Sample};
+use zeroize::Zeroizing;
+
+use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, associated};
+use crate::permit::{Permit, PermittedColumn};
+use crate::{
+    Application, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest, MinK,
+    Party, Policy, RecipientPublicKey, Refusal, ReleaseError, seal_to,
+};
+
+/// How long a permit is good for.
+const PERMIT_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The keys that a desk works with; `veil-keys` has them.
+pub trait DeskKeys: Send + Sync {
+    /// A secret for a purpose.
+    fn secret(&self, purpose: &str, data: &[u8]) -> Zeroizing<[u8; 32]>;
+
+    /// The owner's note about a column.
+    fn open_note(&self, column: ColumnId, sealed: &str) -> Result<Zeroizing<Vec<u8>>, ReleaseError>;
+
+    /// Signs as P2.
+    fn attest(&self, context: &str, message: &[u8]) -> Attestation;
+}
+
+/// The desk.
+pub struct ReleaseDesk<K> {
+    policy: Policy,
+    ledger: Ledger,
+    keys: K,
+    now: fn() -> u64,
+}
+
+impl<K> std::fmt::Debug for ReleaseDesk<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ReleaseDesk(key set {})", self.policy.key_set())
+    }
+}
+
+/// What P1 has to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Terms {
+    /// The key to seal to.
+    pub recipient_key: RecipientPublicKey,
+    /// How many rows must be alike, in which columns by their places.
+    pub k: Option<(u32, Vec<usize>)>,
+}
+
+/// A manifest that P2 is to sign, with its receipts by parcel number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unsigned {
+    /// What is to be signed.
+    pub manifest: Manifest,
+    /// P2's receipts.
+    pub receipts: BTreeMap<u32, Digest>,
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs())
+}
+
+impl<K: DeskKeys> ReleaseDesk<K> {
+    /// With the owner's policy, which has been verified, and the ledger.
+    pub fn new(policy: Policy, ledger: Ledger, keys: K) -> Self {
+        Self { policy, ledger, keys, now: unix_now }
+    }
+
+    fn permit_key(&self) -> Zeroizing<[u8; 32]> {
+        self.keys.secret("permit", &[])
+    }
+
+    fn open_permit(&self, permit: &[u8]) -> Result<Permit, ProtocolError> {
+        Permit::open(permit, &self.permit_key(), (self.now)())
+    }
+
+    fn receipt(&self, permit: &Permit, number: u32, sealed: &Digest) -> Zeroizing<[u8; 32]> {
+        let data = [&permit.release.0[..], &number.to_le_bytes(), &sealed.0].concat();
+        self.keys.secret("receipt", &data)
+    }
+
+    /// A column of the header, and what is to be done to it.
+    fn column(
+        &self,
+        name: &str,
+        content: &Content,
+        holder: &dyn KeyHolder,
+    ) -> Result<(HeaderColumn, Option<PermittedColumn>), ProtocolError> {
+        let Content::Encrypted { cell_type, sealed, constants, .. } = content else {
+            return Ok((HeaderColumn { name: name.to_owned(), encrypted: None }, None));
+        };
+        if cell_type.fraction_bits > 0 {
+            return Err(ProtocolError::Misuse(format!("{name} has places below its unit: round them away first")));
+        }
+        let note = match sealed {
+            Some(sealed) => {
+                let note = self.keys.open_note(cell_type.column, sealed).map_err(|error| malformed(&error))?;
+                serde_json::from_slice(&note).map_err(|error| malformed(&error))?
+            }
+            None => serde_json::json!({}),
+        };
+        let added =
+            |noise: &&veil_cells::JointNoise| matches!(noise.mechanism, Mechanism::Laplace | Mechanism::Geometric);
+        let mut noise = Vec::new();
+        for awaited in cell_type.awaits.iter().filter(added) {
+            noise.push((*awaited, diameter(name, cell_type, constants.as_deref(), holder)?));
+        }
+        let lanes = cell_type.cell_lanes();
+        let permitted = PermittedColumn { lanes: usize::from(lanes.value) + usize::from(lanes.nulls), noise };
+        let complete = CellType { awaits: Vec::new(), tag: false, ..cell_type.clone() };
+        Ok((HeaderColumn { name: name.to_owned(), encrypted: Some((complete, note)) }, Some(permitted)))
+    }
+}
+
+impl<K: DeskKeys> Desk for ReleaseDesk<K> {
+    fn apply(
+        &self,
+        application: &[u8],
+        holder: &dyn KeyHolder,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Admission, ProtocolError> {
+        let application = Application::parse(application).map_err(|error| malformed(&error))?;
+        let now = (self.now)();
+        // A retry has spent already what it is going to.
+        let spent = |recipient: &str, column| self.ledger.spent_besides(application.release, recipient, column);
+        let grant = self.policy.grant(&application, now, &spent).map_err(|refusal| match refusal {
+            Refusal::BudgetSpent { .. } => ProtocolError::Exhausted(refusal.to_string()),
+            other => ProtocolError::Denied(other.to_string()),
+        })?;
+        refuse_lost_flag(&application)?;
+        let (mut header, mut columns) = (Vec::new(), Vec::new());
+        for column in &application.columns {
+            let (shown, permitted) = self.column(&column.name, &column.content, holder)?;
+            header.push(shown);
+            columns.extend(permitted);
+        }
+        let header = Header::new(application.release, application.recipient.clone(), header);
+        let header = Zeroizing::new(header.to_bytes().map_err(|error| malformed(&error))?);
+        let bound = associated(application.release, Party::P2, HEADER_NUMBER);
+        let header =
+            seal_to(&grant.recipient_key, SEAL_INFO, &bound, &header, rng).map_err(|error| malformed(&error))?;
+        let names: Vec<String> = application.columns.iter().map(|column| column.name.clone()).collect();
+        let of_places = |places: &[usize]| places.iter().filter_map(|place| names.get(*place).cloned()).collect();
+        let permit = Permit {
+            release: application.release,
+            recipient: application.recipient,
+            key: grant.recipient_key,
+            query: application.query,
+            columns,
+            k: grant.min_k.as_ref().map(|MinK { k, columns }| (*k, of_places(columns))),
+            names,
+            classes: None,
+            spends: grant.spends.into_iter().map(Into::into).collect(),
+            min_rows: grant.min_rows,
+            expires: grant.expires.min(now.saturating_add(PERMIT_LIFE.as_secs())),
+        };
+        let terms = Terms { recipient_key: grant.recipient_key, k: grant.min_k.map(|min| (min.k, min.columns)) };
+        let terms = serde_json::to_vec(&terms).map_err(|error| ProtocolError::Internal(error.to_string()))?;
+        Ok(Admission { permit: permit.seal(&self.permit_key(), rng)?, header, terms })
+    }
+
+    fn classes(&self, permit: &[u8], sizes: &ClassSizes, rng: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError> {
+        let mut permit = self.open_permit(permit)?;
+        let Some((required, columns)) = permit.k.clone() else {
+            return Err(ProtocolError::Denied("the policy does not ask about classes of this release".to_owned()));
+        };
+        if sizes.classes > 0 && sizes.smallest < required {
+            return Err(ProtocolError::Denied(format!(
+                "some rows of the release share {} with fewer than {} others, and the policy wants classes of {required}: k_anonymize them with k => {required}",
+                columns.join(", "),
+                required - 1
+            )));
+        }
+        let smallest = Some(u64::from(sizes.smallest));
+        permit.classes = Some(ClassCheck { required, columns, passed: true, smallest });
+        few_rows(&permit, u64::from(sizes.rows - sizes.suppressed))?;
+        permit.seal(&self.permit_key(), rng)
+    }
+
+    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
+        let permit = self.open_permit(permit)?;
+        match (&permit.k, &permit.classes) {
+            (Some((k, _)), None) => Err(ProtocolError::Denied(format!(
+                "the policy wants classes of {k} rows, and nobody has counted them: have them counted first"
+            ))),
+            _ => Ok(permit.columns.iter().map(|column| column.lanes).collect()),
+        }
+    }
+
+    fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
+        let permit = self.open_permit(parcel.permit)?;
+        let OpenedParcel { number, rows, mut columns, .. } = parcel;
+        if number == HEADER_NUMBER {
+            return Err(ProtocolError::Malformed("parcels are counted from one".to_owned()));
+        }
+        if number == 1 {
+            few_rows(&Permit { min_rows: permit.min_rows.min(PARCEL_ROWS as u64), ..permit.clone() }, rows.into())?;
+        }
+        let is_noised = permit.columns.iter().any(|column| !column.noise.is_empty());
+        if is_noised || !permit.spends.is_empty() {
+            let spends: Vec<crate::Spend> = permit.spends.iter().map(Into::into).collect();
+            self.ledger.spend(permit.release, &permit.recipient, &spends).map_err(|error| refused(&error))?;
+            self.ledger.bind(permit.release, number, content(rows, &columns)).map_err(|error| refused(&error))?;
+        }
+        for (place, (column, permitted)) in columns.iter_mut().zip(&permit.columns).enumerate() {
+            for (turn, (noise, diameter)) in permitted.noise.iter().enumerate() {
+                let of = [number, place as u32, turn as u32].map(u32::to_le_bytes).concat();
+                let seed = self.keys.secret("noise", &[&permit.release.0[..], &of].concat());
+                add_noise(column, permitted.lanes, noise, *diameter, &mut ChaCha20Rng::from_seed(*seed))?;
+            }
+        }
+        let columns = columns.into_iter().map(|column| (column.modulus, column.words)).collect();
+        let values = MaskedValues { rows, columns }.to_bytes();
+        let bound = associated(permit.release, Party::P2, number);
+        let sealed = seal_to(&permit.key, SEAL_INFO, &bound, &values, rng).map_err(|error| malformed(&error))?;
+        let receipt = self.receipt(&permit, number, &Digest::of(&sealed)).to_vec();
+        Ok(SealedParcel { sealed, receipt })
+    }
+
+    fn attest(&self, permit: &[u8], manifest: &[u8]) -> Result<Vec<u8>, ProtocolError> {
+        let permit = self.open_permit(permit)?;
+        let Unsigned { manifest, receipts } = serde_json::from_slice(manifest).map_err(|error| malformed(&error))?;
+        let differs = |what: &str| {
+            Err(ProtocolError::Denied(format!("the manifest has another {what} than the release: it is not signed")))
+        };
+        let names: Vec<&String> = manifest.columns.iter().map(|column| &column.name).collect();
+        let spent: BTreeMap<&String, u64> = permit.spends.iter().map(|spend| (&spend.name, spend.epsilon)).collect();
+        let said: BTreeMap<&String, u64> = manifest.spent.iter().map(|(name, epsilon)| (name, *epsilon)).collect();
+        if manifest.release != permit.release || manifest.key_set != self.policy.key_set() {
+            return differs("release");
+        }
+        if manifest.recipient != permit.recipient || manifest.query != permit.query {
+            return differs("recipient or query");
+        }
+        if names != permit.names.iter().collect::<Vec<_>>() {
+            return differs("list of columns");
+        }
+        if spent != said || manifest.classes != permit.classes {
+            return differs("epsilon or k");
+        }
+        if manifest.digests.len() != manifest.parcels as usize || !manifest.digests.keys().eq(receipts.keys()) {
+            return differs("number of parcels");
+        }
+        for (number, digests) in &manifest.digests {
+            let expected = self.receipt(&permit, *number, &digests.p2);
+            if receipts.get(number).is_none_or(|receipt| receipt.0 != *expected) {
+                return differs("parcel");
+            }
+        }
+        let bytes = manifest.to_bytes().map_err(|error| malformed(&error))?;
+        let attestation = self.keys.attest(MANIFEST_CONTEXT, &bytes);
+        serde_json::to_vec(&attestation).map_err(|error| ProtocolError::Internal(error.to_string()))
+    }
+}
+
+fn malformed(why: &dyn ToString) -> ProtocolError {
+    ProtocolError::Malformed(why.to_string())
+}
+
+fn refused(error: &LedgerError) -> ProtocolError {
+    match error {
+        LedgerError::OverBudget { .. } => ProtocolError::Exhausted(error.to_string()),
+        LedgerError::OtherRelease(_) | LedgerError::OtherParcel { .. } => ProtocolError::Denied(error.to_string()),
+        // Paths of P2 are its own business.
+        _ => ProtocolError::Internal("P2's ledger cannot be written; its log says more".to_owned()),
+    }
+}
+
+/// Refuses columns of a table of which rows are suppressed, without the column that tells which.
+fn refuse_lost_flag(application: &Application) -> Result<(), ProtocolError> {
+    let types = || {
+        application.columns.iter().filter_map(|column| match &column.content {
+            Content::Encrypted { cell_type, .. } => Some((column, cell_type)),
+            Content::Clear { .. } => None,
+        })
+    };
+    if types().any(|(_, cell_type)| cell_type.role == Role::Suppressed) {
+        return Ok(());
+    }
+    match types().find(|(_, cell_type)| cell_type.withheld) {
+        None => Ok(()),
+        Some((column, _)) => Err(ProtocolError::Denied(format!(
+            "some rows of {} are suppressed, and the column that tells which is not among those of the release: add it (suppressed)",
+            column.name
+        ))),
+    }
+}
+
+fn few_rows(permit: &Permit, rows: u64) -> Result<(), ProtocolError> {
+    match rows < permit.min_rows {
+        false => Ok(()),
+        true => Err(ProtocolError::Denied(format!(
+            "{rows} rows are fewer than the {} that the policy wants in a release: ask for more",
+            permit.min_rows
+        ))),
+    }
+}
+
+/// The distance of a column's bounds, for the scale of its noise.
+fn diameter(
+    name: &str,
+    cell_type: &CellType,
+    constants: Option<&str>,
+    holder: &dyn KeyHolder,
+) -> Result<u64, ProtocolError> {
+    if let Some((low, high)) = cell_type.bounds {
+        return Ok(high.abs_diff(low));
+    }
+    let Some(constants) = constants else {
+        return Err(ProtocolError::Misuse(format!(
+            "the bounds of {name} are not known any more, and with them the scale of P2's noise: add noise last"
+        )));
+    };
+    let constants = ColumnConstants::from_metadata(constants).map_err(|error| malformed(&error))?;
+    let [low, high] = [constants.lower, constants.upper].map(|cell| open_constant(&cell, holder));
+    Ok(high?.abs_diff(low?))
+}
+
+/// A cell with one sample.
+fn open_constant(cell: &Cell, holder: &dyn KeyHolder) -> Result<i64, ProtocolError> {
+    let damaged = || ProtocolError::Malformed("the bounds of a column are damaged".to_owned());
+    let ([term], [body]) = (cell.terms(), cell.bodies()) else { return Err(damaged()) };
+    if term.coefficient != 1 || cell.key_id() != holder.key_id() {
+        return Err(damaged());
+    }
+    let sample = Sample { seed: term.seed, index: term.index, body: *body };
+    let opened = holder.open_samples(&[sample]);
+    opened.first().map(|phase| message_of_phase(*phase)).ok_or_else(damaged)
+}
+
+/// What a parcel number stands for.
+fn content(rows: u32, columns: &[OpenedColumn]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(rows.to_le_bytes());
+    for column in columns {
+        hash.update([column.modulus.to_byte()]);
+        hash.update((column.words.len() as u64).to_le_bytes());
+        column.words.iter().for_each(|word| hash.update(word.to_le_bytes()));
+    }
+    hash.finalize().into()
+}
+
+/// Adds noise to the first lane.
+fn add_noise(
+    column: &mut OpenedColumn,
+    lanes: usize,
+    noise: &veil_cells::JointNoise,
+    diameter: u64,
+    rng: &mut ChaCha20Rng,
+) -> Result<(), ProtocolError> {
+    let epsilon = Epsilon::from_millionths(noise.epsilon).map_err(|error| malformed(&error))?;
+    let mut drawn = Zeroizing::new(vec![0i64; column.words.len() / lanes.max(1)]);
+    match noise.mechanism {
+        Mechanism::Laplace => LaplaceMechanism::new(diameter, epsilon).map(|mechanism| mechanism.fill(&mut drawn, rng)),
+        Mechanism::Geometric => {
+            GeometricMechanism::new(diameter, epsilon).map(|mechanism| mechanism.fill(&mut drawn, rng))
+        }
+        other => return Err(ProtocolError::Internal(format!("{other:?} is not added"))),
+    }
+    .map_err(|error| malformed(&error))?;
+    let modulus = column.modulus;
+    column.words.iter_mut().zip(drawn.iter()).for_each(|(word, noise)| *word = modulus.add(*word, *noise));
+    Ok(())
+}
