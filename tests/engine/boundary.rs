@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What P1 links. `veil-keys` must not be reachable from any of these.
-const ENGINE: [&str; 8] = [
+const ENGINE: [&str; 9] = [
     "veilfusion",
     "veil-cells",
     "veil-privacy",
     "veil-slots",
     "veil-protocols",
     "veil-flight-p2",
+    "veil-flight-sql",
     "veil-udfs",
     "veil-planner",
 ];
