@@ -11,6 +11,7 @@ const ENGINE: [&str; 9] = [
     "veil-slots",
     "veil-protocols",
     "veil-flight-p2",
+    "veil-flight-sql",
     "veil-udfs",
     "veil-planner",
     "veil-release",

@@ -36,8 +36,8 @@ mod wire;
 
 pub use client::FlightChannel;
 pub use connection::{ClientConfig, Connection, Health};
-pub use server::{BoundServer, P2Server, ServerConfig, ServerError};
+pub use server::{BoundServer, P2Server, ServerConfig, ServerError, flight_server};
 pub use service::P2Service;
-pub use status::{error_of, status_of};
+pub use status::{error_of, reason, status_of};
 pub use terms::Terms;
-pub use tls::{ClientTls, ServerTls, TlsError, install_crypto};
+pub use tls::{ClientTls, HANDSHAKE_TIMEOUT, ServerTls, TlsError, authority, identity, install_crypto};

@@ -92,17 +92,22 @@ const MAX_STREAMS: u32 = 64;
 /// How long the last words of a server that must stop may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// A server of Flight's big messages, without certificates yet.
+pub fn flight_server() -> Server {
+    Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+}
+
 impl P2Server {
     /// Takes the address. Clients can connect from now on, and are answered once it is served.
     pub async fn bind(config: ServerConfig, responder: Arc<Responder>) -> Result<BoundServer, ServerError> {
         install_crypto();
         let address = config.listen;
-        let mut server = Server::builder()
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_concurrent_streams(MAX_STREAMS)
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE));
+        let mut server = flight_server();
         match &config.tls {
             Some(tls) => {
                 let unusable = |error| TlsError::Unusable { path: tls.cert.clone(), why: reason(&error) };

@@ -116,7 +116,7 @@ fn error_of_transport(status: &Status) -> ProtocolError {
 }
 
 /// What is at the bottom of an error: tonic hides it behind "transport error".
-pub(crate) fn reason(error: &(dyn Error + 'static)) -> String {
+pub fn reason(error: &(dyn Error + 'static)) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;

@@ -28,7 +28,7 @@ pub struct ClientTls {
 }
 
 /// How long a client may take to show its certificate: whoever connects and says nothing is not kept.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What can be wrong with a certificate file. Each is one sentence.
 #[derive(Debug, thiserror::Error)]
@@ -71,16 +71,16 @@ pub enum TlsError {
 impl ServerTls {
     /// Reads the files.
     pub(crate) fn load(&self) -> Result<ServerTlsConfig, TlsError> {
-        let client_ca = Certificate::from_pem(certificate(&self.client_ca)?);
+        let client_ca = authority(&self.client_ca)?;
         let identity = identity(&self.cert, &self.key)?;
-        Ok(ServerTlsConfig::new().identity(identity).client_ca_root(client_ca).timeout(HANDSHAKE))
+        Ok(ServerTlsConfig::new().identity(identity).client_ca_root(client_ca).timeout(HANDSHAKE_TIMEOUT))
     }
 }
 
 impl ClientTls {
     /// Reads the files.
     pub(crate) fn load(&self) -> Result<ClientTlsConfig, TlsError> {
-        let ca = Certificate::from_pem(certificate(&self.ca)?);
+        let ca = authority(&self.ca)?;
         Ok(ClientTlsConfig::new().ca_certificate(ca).identity(identity(&self.cert, &self.key)?))
     }
 }
@@ -92,9 +92,15 @@ pub fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn identity(cert: &Path, key: &Path) -> Result<Identity, TlsError> {
+/// A certificate and its private key, for whoever else serves or asks with certificates.
+pub fn identity(cert: &Path, key: &Path) -> Result<Identity, TlsError> {
     refuse_exposed(key)?;
     Ok(Identity::from_pem(certificate(cert)?, pem(key, "private key", "PRIVATE KEY-----")?))
+}
+
+/// The certificate of an authority.
+pub fn authority(path: &Path) -> Result<Certificate, TlsError> {
+    certificate(path).map(Certificate::from_pem)
 }
 
 /// A private key that everybody can read is none. Groups may: keys of services often belong to one.

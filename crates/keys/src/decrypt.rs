@@ -49,18 +49,23 @@ pub fn decrypt_column(
 
 /// Divides the numbers of cells that are quotients, to so many decimal places, halves away from zero.
 fn divide(messages: &mut [i64], lanes: usize, places: u8, column: CellArray<'_>) -> Result<(), KeyError> {
-    let scale = 10i128.checked_pow(places.into()).filter(|_| places <= 9).ok_or(CellError::MessageOverflow)?;
-    if scale == 1 && !(0..column.len()).any(|row| column.bytes(row).is_some_and(CellView::is_quotient)) {
+    if places == 0 && !(0..column.len()).any(|row| column.bytes(row).is_some_and(CellView::is_quotient)) {
         return Ok(());
     }
     for (row, messages) in messages.chunks_exact_mut(lanes).enumerate() {
         let (Some(bytes), Some(message)) = (column.bytes(row), messages.first_mut()) else { continue };
         let divisor = CellView::parse(bytes).map_err(|source| KeyError::Row { row, source })?.divisor();
-        let (number, divisor) = (i128::from(*message) * scale, i128::from(divisor));
-        let quotient = (2 * number.abs() + divisor) / (2 * divisor) * number.signum();
-        *message = i64::try_from(quotient).map_err(|_| CellError::MessageOverflow)?;
+        *message = quotient(*message, divisor, places)?;
     }
     Ok(())
+}
+
+/// A number divided, to so many decimal places, halves away from zero.
+pub fn quotient(number: i64, divisor: u32, places: u8) -> Result<i64, CellError> {
+    let scale = 10i128.checked_pow(places.into()).filter(|_| places <= 9).ok_or(CellError::MessageOverflow)?;
+    let (number, divisor) = (i128::from(number) * scale, i128::from(divisor));
+    let quotient = (2 * number.abs() + divisor).checked_div(2 * divisor).ok_or(CellError::MessageOverflow)?;
+    i64::try_from(quotient * number.signum()).map_err(|_| CellError::MessageOverflow)
 }
 
 /// Message and noise of each lane, row by row; zeros for NULL.

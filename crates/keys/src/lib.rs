@@ -34,7 +34,7 @@ mod slot_key;
 mod tag;
 
 pub use cell_key::CellKey;
-pub use decrypt::{DecryptedColumn, decrypt_column};
+pub use decrypt::{DecryptedColumn, decrypt_column, quotient};
 pub use encrypt::{encrypt_column, encrypt_constants};
 pub use error::KeyError;
 pub use key_file::{KeyFile, OWNER_FILE, OWNER_PUBLIC_FILE, P1_FILE, P2_FILE};

@@ -22,7 +22,7 @@ mod encrypt;
 mod error;
 mod hierarchy_file;
 mod inspect;
-mod suppressed;
+pub mod suppressed;
 mod table_file;
 
 pub use codec::{ColumnCodec, NumberFormat, NumberKind};
@@ -33,5 +33,5 @@ pub use draft::{DraftOptions, draft_declaration};
 pub use encrypt::{EncryptSummary, encrypt_file};
 pub use error::OwnerError;
 pub use inspect::{ColumnInspection, Inspection, SideTableInspection, inspect_file};
-pub use table_file::{FileFormat, Output, Progress, Watch, unwatched};
+pub use table_file::{FileFormat, Output, Progress, TableWriter, Watch, unwatched};
 pub use veil_cells::hide_caught_panics;

@@ -10,14 +10,14 @@ use veil_cells::Role;
 use crate::ColumnCodec;
 
 /// Which columns are such flags.
-pub(crate) fn flags(codecs: &[Option<ColumnCodec>]) -> Vec<usize> {
+pub fn flags(codecs: &[Option<ColumnCodec>]) -> Vec<usize> {
     let is_flag =
         |codec: &Option<ColumnCodec>| codec.as_ref().is_some_and(|codec| codec.cell_type().role == Role::Suppressed);
     codecs.iter().enumerate().filter(|(_, codec)| is_flag(codec)).map(|(place, _)| place).collect()
 }
 
 /// All columns but the flags.
-pub(crate) fn without_flags(schema: &Schema, flags: &[usize]) -> Result<Schema, ArrowError> {
+pub fn without_flags(schema: &Schema, flags: &[usize]) -> Result<Schema, ArrowError> {
     schema.project(&others(schema.fields().len(), flags))
 }
 
@@ -26,7 +26,7 @@ fn others(columns: usize, flags: &[usize]) -> Vec<usize> {
 }
 
 /// A decrypted batch without the rows that are suppressed, and without the flags.
-pub(crate) fn without_suppressed(batch: RecordBatch, flags: &[usize]) -> Result<RecordBatch, ArrowError> {
+pub fn without_suppressed(batch: RecordBatch, flags: &[usize]) -> Result<RecordBatch, ArrowError> {
     if flags.is_empty() {
         return Ok(batch);
     }

@@ -137,6 +137,11 @@ impl ColumnCodec {
             return Err(CellError::WrongKey { expected: keys.key_id(), found: cell_type.key }.into());
         }
         let note = ColumnNote::open(keys.seal(), &cell_type, field)?;
+        Self::of_note(cell_type, note).map(Some)
+    }
+
+    /// For decoding messages of a type, with the owner's note about the column.
+    pub fn of_note(cell_type: CellType, note: ColumnNote) -> Result<Self, KeyError> {
         if !note.agrees_with(&cell_type) {
             let text = "its public type is not the one that it was encrypted with".to_owned();
             return Err(CellError::NotACellColumn(text).into());
@@ -151,7 +156,7 @@ impl ColumnCodec {
             }
             _ => Values::Number { format: NumberFormat::of_type(&cell_type), low: i64::MIN, high: i64::MAX },
         };
-        Ok(Some(Self { cell_type, note, values, constants: None, shape: None, tagger: None }))
+        Ok(Self { cell_type, note, values, constants: None, shape: None, tagger: None })
     }
 
     /// The column's public type.
@@ -234,8 +239,8 @@ impl ColumnCodec {
         Ok(Encoded { messages, nulls: nulls.filter(|nulls| nulls.null_count() > 0) })
     }
 
-    /// Messages into values.
-    pub(crate) fn decode(&self, column: &DecryptedColumn) -> Result<ArrayRef, KeyError> {
+    /// Messages into values. They have the lanes of the type, without tags.
+    pub fn decode(&self, column: &DecryptedColumn) -> Result<ArrayRef, KeyError> {
         let value_lanes = usize::from(self.cell_type.lanes);
         let hidden = (self.cell_type.nulls == Nulls::Hidden).then(|| {
             let present = column.messages.chunks_exact(column.lanes).map(|row| row[value_lanes] == 0);

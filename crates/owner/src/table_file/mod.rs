@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 pub(crate) use self::pipeline::transform;
 pub(crate) use self::reader::TableReader;
-pub(crate) use self::writer::TableWriter;
+pub use self::writer::TableWriter;
 use crate::OwnerError;
 
 /// Rows of a batch: eight chunks of a column with one lane.

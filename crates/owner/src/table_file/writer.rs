@@ -23,7 +23,7 @@ use crate::OwnerError;
 const ROW_GROUP_ROWS: usize = 4 * super::BATCH_ROWS;
 
 /// A table on its way to a file.
-pub(crate) struct TableWriter {
+pub struct TableWriter {
     output: Output,
     format: Format,
     /// What will become the file; standard output has none.
@@ -48,7 +48,7 @@ impl TableWriter {
     }
 
     /// A clear table: personal data, so a file is readable by its owner alone.
-    pub(crate) fn clear(output: &Output, schema: SchemaRef) -> Result<Self, OwnerError> {
+    pub fn clear(output: &Output, schema: SchemaRef) -> Result<Self, OwnerError> {
         let format = match output.path.as_os_str().to_str() {
             Some("-") => FileFormat::Csv,
             _ => FileFormat::of_path(&output.path)?,
@@ -102,7 +102,7 @@ impl TableWriter {
     }
 
     /// Appends a batch.
-    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), OwnerError> {
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), OwnerError> {
         let path = &self.output.path;
         match &mut self.format {
             Format::Csv(writer) => writer.write(batch).map_err(OwnerError::arrow(path)),
@@ -112,7 +112,7 @@ impl TableWriter {
     }
 
     /// Completes the file and puts it in its place.
-    pub(crate) fn finish(self) -> Result<(), OwnerError> {
+    pub fn finish(self) -> Result<(), OwnerError> {
         let path = &self.output.path;
         let mut sink = match self.format {
             Format::Csv(writer) => writer.into_inner(),

@@ -1,0 +1,27 @@
+//! The recipient's side: sealed parcels in, clear Arrow batches out.
+//!
+//! ```text
+//!  P1, Flight SQL     fetch            opener                              the recipient
+//!  sealed rows   -->  resumes,    -->  header, parcels, manifest      -->  batches; the manifest, compared with what came
+//!                     ends             opened with the recipient's key
+//! ```
+//!
+//! ```text
+//!  sealed_table   the rows that a release travels in
+//!  columns        what the header says about columns: codecs and schema
+//!  parcel         two sealed parts into one clear batch
+//!  opener         the order of it all, and whether everything came
+//!  papers         the manifest against what came
+//!  error          what can go wrong
+//! ```
+
+mod columns;
+mod error;
+mod opener;
+mod papers;
+mod parcel;
+mod sealed_table;
+
+pub use error::RecipientError;
+pub use opener::{Opener, Received};
+pub use sealed_table::{RELEASE_METADATA_KEY, SealedPart, SealedRow, sealed_schema};

@@ -1,0 +1,176 @@
+//! The order of a release: a header, parcels one after another, the manifest, and nothing more.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use rayon::prelude::*;
+use veil_keys::RecipientKey;
+use veil_release::{HEADER_NUMBER, Header, OwnerPublic, Party, ReleaseId, SEAL_INFO, SignedManifest, associated};
+
+use crate::RecipientError;
+use crate::columns::Columns;
+use crate::papers::Came;
+use crate::parcel::{self, Opened, Sealed};
+use crate::sealed_table::{SealedPart, SealedRow, release_of, rows_of};
+
+/// Opens one release. Feed it all sealed batches, in their order, and then finish it: only then is it known that all came, and
+/// came from the servers.
+#[derive(Debug)]
+pub struct Opener {
+    key: RecipientKey,
+    owner: Option<OwnerPublic>,
+    release: Option<ReleaseId>,
+    columns: Option<Columns>,
+    /// All columns, flags included.
+    all: Option<SchemaRef>,
+    next: u32,
+    came: Came,
+    given: u64,
+    manifest: Option<SignedManifest>,
+}
+
+/// What a release was, once all of it has come.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The manifest, which agrees with what came.
+    pub manifest: SignedManifest,
+    /// The columns that the recipient got.
+    pub schema: SchemaRef,
+    /// Rows that the recipient got.
+    pub rows: u64,
+    /// Rows that came as noise, since they are suppressed.
+    pub suppressed: u64,
+    /// Whether the owner's key was given, and not taken from the manifest itself.
+    pub owner_known: bool,
+}
+
+impl Opener {
+    /// With the recipient's key.
+    pub fn new(key: RecipientKey) -> Self {
+        Self {
+            key,
+            owner: None,
+            release: None,
+            columns: None,
+            all: None,
+            next: HEADER_NUMBER,
+            came: Came::default(),
+            given: 0,
+            manifest: None,
+        }
+    }
+
+    /// Checks signatures with the owner's key, and believes no other.
+    pub fn with_owner(mut self, owner: OwnerPublic) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Opens this release and no other; else it is the one that the schema of the sealed rows names.
+    pub fn of_release(mut self, release: ReleaseId) -> Self {
+        self.release = Some(release);
+        self
+    }
+
+    /// The columns that the recipient gets, once they are known: after the header or, if some are clear, after the first parcel.
+    pub fn schema(&self) -> Result<Option<SchemaRef>, RecipientError> {
+        match (&self.columns, &self.all) {
+            (Some(columns), Some(all)) => columns.kept(all).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens sealed batches: one clear batch for every parcel in them.
+    pub fn open(&mut self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RecipientError> {
+        let mut parcels = Vec::new();
+        for batch in batches {
+            if let Some(named) = release_of(batch.schema_ref())? {
+                match *self.release.get_or_insert(named) == named {
+                    true => {}
+                    false => return Err(RecipientError::NoRelease("its rows are of another release".to_owned())),
+                }
+            }
+            for row in rows_of(batch)? {
+                self.take(row, &mut parcels)?;
+            }
+        }
+        let Some((columns, release)) = self.columns.as_ref().zip(self.release) else { return Ok(Vec::new()) };
+        let key = &self.key;
+        let opened = parcels.par_iter().map(|(number, from_p2, from_p1)| {
+            parcel::open(&Sealed { number: *number, from_p2, from_p1 }, release, key, columns)
+        });
+        let opened = opened.collect::<Result<Vec<Opened>, _>>()?;
+        let mut clear = Vec::with_capacity(opened.len());
+        for ((number, from_p2, from_p1), Opened { batch, rows, all }) in parcels.iter().zip(opened) {
+            if *self.all.get_or_insert_with(|| all.clone()) != all {
+                return Err(RecipientError::NoRelease(format!("parcel {number} has columns of other types")));
+            }
+            self.came.note(*number, from_p1, from_p2);
+            self.came.rows += rows;
+            self.given += batch.num_rows() as u64;
+            clear.push(batch);
+        }
+        self.types_of_nothing()?;
+        Ok(clear)
+    }
+
+    /// Takes a row in its turn.
+    fn take(&mut self, row: SealedRow, parcels: &mut Vec<(u32, Vec<u8>, Vec<u8>)>) -> Result<(), RecipientError> {
+        if self.manifest.is_some() {
+            return Err(RecipientError::NoRelease("there is something after its manifest".to_owned()));
+        }
+        if row.number != self.next {
+            return Err(RecipientError::OutOfOrder { found: row.number, expected: self.next });
+        }
+        let following = self.next.checked_add(1);
+        self.next = following.ok_or_else(|| RecipientError::NoRelease("it has too many parcels".to_owned()))?;
+        match row.part {
+            SealedPart::Header(sealed) => self.header(&sealed)?,
+            SealedPart::Parcel { from_p2, from_p1 } => parcels.push((row.number, from_p2, from_p1)),
+            SealedPart::Manifest(json) => self.manifest = Some(SignedManifest::parse(json.as_bytes())?),
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, sealed: &[u8]) -> Result<(), RecipientError> {
+        let Some(release) = self.release else {
+            return Err(RecipientError::NoRelease("nothing says which release it is".to_owned()));
+        };
+        let other = |_| RecipientError::OtherKey(self.key.name().to_owned());
+        let bound = associated(release, Party::P2, HEADER_NUMBER);
+        let header = Header::parse(&self.key.open(SEAL_INFO, &bound, sealed).map_err(other)?)?;
+        if header.release != release {
+            return Err(RecipientError::NoRelease("its header is of another release".to_owned()));
+        }
+        if header.recipient != self.key.name() {
+            return Err(RecipientError::OtherKey(self.key.name().to_owned()));
+        }
+        let columns = Columns::new(header)?;
+        self.all = columns.all(|_| None);
+        self.columns = Some(columns);
+        Ok(())
+    }
+
+    /// A release without rows tells the types of its clear columns in its manifest.
+    fn types_of_nothing(&mut self) -> Result<(), RecipientError> {
+        if let (None, Some(columns), Some(signed)) = (&self.all, &self.columns, &self.manifest) {
+            let kind = |place: usize| signed.manifest.columns.get(place)?.kind.parse::<DataType>().ok();
+            let unknown = || RecipientError::OtherManifest("list of types".to_owned());
+            self.all = Some(columns.all(kind).ok_or_else(unknown)?);
+        }
+        Ok(())
+    }
+
+    /// Whether all came, and came from the servers.
+    pub fn finish(self) -> Result<Received, RecipientError> {
+        let schema = self.schema()?;
+        let (Some(columns), Some(release)) = (&self.columns, self.release) else {
+            return Err(RecipientError::NoRelease("it has no header".to_owned()));
+        };
+        let (Some(manifest), Some(schema)) = (self.manifest, schema) else {
+            return Err(RecipientError::NoManifest { parcels: self.came.digests.len() as u32 });
+        };
+        self.came.compare(&manifest, release, self.key.name(), columns, self.owner.as_ref())?;
+        let suppressed = self.came.rows - self.given;
+        Ok(Received { manifest, schema, rows: self.given, suppressed, owner_known: self.owner.is_some() })
+    }
+}
