@@ -13,6 +13,8 @@ mod p2_client;
 mod p2_status;
 mod progress;
 mod sample;
+mod serve;
+mod server;
 mod sql;
 
 use std::process::ExitCode;
@@ -39,6 +41,7 @@ enum Command {
     Decrypt(decrypt::Arguments),
     P2(p2::Arguments),
     Sql(sql::Arguments),
+    Serve(serve::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -56,7 +59,10 @@ The key holder's server, which the engine asks while it works on encrypted data:
 The engine: masking and noise in SQL, on columns that stay encrypted:
   veil sql --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
   veil sql --table patients=patients.veil.parquet \\
-      -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"";
+      -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"
+
+The same engine for others, over Arrow Flight SQL:
+  veil serve --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -65,7 +71,7 @@ fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
     let command = Cli::parse().command;
     // A server and a shell have their own ways of stopping.
-    if !matches!(command, Command::P2(_) | Command::Sql(_)) {
+    if !matches!(command, Command::P2(_) | Command::Sql(_) | Command::Serve(_)) {
         progress::handle_interrupts();
     }
     let outcome = match command {
@@ -76,6 +82,7 @@ fn main() -> ExitCode {
         Command::Decrypt(arguments) => decrypt::run(&arguments),
         Command::P2(arguments) => p2::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match outcome {
