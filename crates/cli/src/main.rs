@@ -16,6 +16,8 @@ mod policy;
 mod progress;
 mod recipient;
 mod sample;
+mod serve;
+mod server;
 mod sql;
 mod verify;
 
@@ -46,6 +48,7 @@ enum Command {
     Recipient(recipient::Arguments),
     Policy(policy::Arguments),
     Verify(verify::Arguments),
+    Serve(serve::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -68,7 +71,10 @@ The engine: masking and noise in SQL, on columns that stay encrypted:
 Who may receive what: a recipient's key, the owner's signed policy, and the papers of a release:
   veil recipient keygen -o alice/
   veil policy sign policy.toml --keys keys/owner.keys -o policy.signed
-  veil verify out.manifest.json --owner keys/owner.pub";
+  veil verify out.manifest.json --owner keys/owner.pub
+
+The same engine for others, over Arrow Flight SQL:
+  veil serve --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -77,7 +83,7 @@ fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
     let command = Cli::parse().command;
     // A server and a shell have their own ways of stopping.
-    if !matches!(command, Command::P2(_) | Command::Sql(_)) {
+    if !matches!(command, Command::P2(_) | Command::Sql(_) | Command::Serve(_)) {
         progress::handle_interrupts();
     }
     let outcome = match command {
@@ -91,6 +97,7 @@ fn main() -> ExitCode {
         Command::Recipient(arguments) => recipient::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match outcome {

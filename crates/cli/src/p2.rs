@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tokio::runtime::Runtime;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
-use tracing_subscriber::util::SubscriberInitExt;
 use veil_flight_p2::{P2Server, ServerConfig, ServerTls};
 use veil_keys::{KeyFile, P2Keys};
 use veil_protocols::{Limits, Randomness, Responder};
 
-use crate::{Outcome, p2_status};
+use crate::{Outcome, p2_status, server};
 
 /// Run P2, the key holder: a server that answers the engine's rounds and sees masked numbers only
 #[derive(Args)]
@@ -92,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 fn run_server(arguments: &Serve) -> Outcome {
     let keys = P2Keys::load(&arguments.keys)?;
     let key_id = keys.key_id();
-    log(arguments);
+    server::log("veil_flight_p2", arguments.verbose, arguments.log_json, arguments.quiet);
     let limits = Limits { bytes: usize::from(arguments.max_batch_mib) << 20, ..Limits::default() };
     let responder = Arc::new(Responder::new(Arc::new(keys), limits, Randomness::os()));
     let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.client_ca) {
@@ -106,7 +103,7 @@ fn run_server(arguments: &Serve) -> Outcome {
     let runtime = Runtime::new()?;
     let outcome: Outcome = runtime.block_on(async {
         // Before anyone can know that P2 is there.
-        let shutdown = shutdown_signal()?;
+        let shutdown = server::shutdown_signal()?;
         let server = P2Server::bind(config, responder).await?;
         let mut stdout = std::io::stdout();
         writeln!(stdout, "P2 for key set {key_id} listens on {}", server.url())?;
@@ -117,48 +114,4 @@ fn run_server(arguments: &Serve) -> Outcome {
     // Work that nobody waits for any more does not keep the program.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
-}
-
-/// Structured lines on standard error: veil's own, and what libraries warn about.
-fn log(arguments: &Serve) {
-    let level = if arguments.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO };
-    let filter = match arguments.quiet {
-        true => Targets::new(),
-        false => Targets::new().with_default(LevelFilter::WARN).with_target("veil_flight_p2", level),
-    };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
-    let lines = match arguments.log_json {
-        true => lines.json().flatten_event(true).boxed(),
-        false => lines.compact().with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).boxed(),
-    };
-    // There is one already if the program runs twice in a process, as it does not.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
-}
-
-/// The first Ctrl-C or SIGTERM; the second ends the program at once.
-#[cfg(unix)]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let (asked, asking) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let mut asked = Some(asked);
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            match asked.take() {
-                Some(asked) => drop(asked.send(())),
-                None => std::process::exit(1),
-            }
-        }
-    });
-    Ok(async move { drop(asking.await) })
-}
-
-/// The first Ctrl-C.
-#[cfg(not(unix))]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
