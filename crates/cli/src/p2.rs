@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 use veil_flight_p2::{P2Server, ServerConfig, ServerTls};
 use veil_keys::{KeyFile, P2Keys};
 use veil_protocols::{Limits, Randomness, Responder};
+use veil_release::{Ledger, ReleaseDesk, SignedPolicy};
 
 use crate::{Outcome, p2_status, server};
 
@@ -26,6 +27,8 @@ Examples:
   veil p2 --keys keys/p2.keys --listen 0.0.0.0:7722 \\
       --tls-cert p2.pem --tls-key p2.key --client-ca ca.pem
       for others: P1 shows a certificate that ca.pem has signed
+  veil p2 --keys keys/p2.keys --policy policy.signed --state p2-state/
+      with releases to recipients, as the owner's policy allows
   veil p2 status --url https://p2.example:7722 \\
       --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key
       whether it is well, and what it has done
@@ -61,6 +64,12 @@ struct Serve {
     /// The authority whose clients are let in, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
+    /// The owner's signed policy: who may receive what. Without one, nothing is released
+    #[arg(long, value_name = "FILE", requires = "state")]
+    policy: Option<PathBuf>,
+    /// Where P2 keeps its ledger of what was released
+    #[arg(long, value_name = "FOLDER", requires = "policy")]
+    state: Option<PathBuf>,
     /// The largest batch to take or give
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1024))]
     max_batch_mib: u16,
@@ -91,7 +100,11 @@ fn run_server(arguments: &Serve) -> Outcome {
     let key_id = keys.key_id();
     server::log("veil_flight_p2", arguments.verbose, arguments.log_json, arguments.quiet);
     let limits = Limits { bytes: usize::from(arguments.max_batch_mib) << 20, ..Limits::default() };
-    let responder = Arc::new(Responder::new(Arc::new(keys), limits, Randomness::os()));
+    let mut responder = Responder::new(Arc::new(keys.clone()), limits, Randomness::os());
+    if let (Some(policy), Some(state)) = (&arguments.policy, &arguments.state) {
+        responder = responder.with_desk(Arc::new(desk(policy, state, keys)?));
+    }
+    let responder = Arc::new(responder);
     let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.client_ca) {
         (Some(cert), Some(key), Some(client_ca)) => {
             Some(ServerTls { cert: cert.clone(), key: key.clone(), client_ca: client_ca.clone() })
@@ -114,4 +127,13 @@ fn run_server(arguments: &Serve) -> Outcome {
     // Work that nobody waits for any more does not keep the program.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
+}
+
+/// Where releases are decided.
+fn desk(policy: &Path, state: &Path, keys: P2Keys) -> Result<ReleaseDesk<P2Keys>, Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(policy).map_err(|error| format!("{}: {error}", policy.display()))?;
+    let policy = SignedPolicy::open(&bytes, keys.key_id(), keys.owner_key())
+        .map_err(|error| format!("{}: {error}", policy.display()))?;
+    std::fs::create_dir_all(state).map_err(|error| format!("{}: {error}", state.display()))?;
+    Ok(ReleaseDesk::new(policy, Ledger::open(state)?, keys))
 }

@@ -46,6 +46,7 @@ impl Engine {
                 embed(&veil, p2_file, Some((file, keys.key_id()))).await?;
             }
             veil.add_key(keys.key_id(), keys.public_key().clone()).await;
+            veil.set_signer(keys.key_id(), Arc::new(keys)).await;
         } else if let Some(p2_file) = parties.embedded_p2 {
             embed(&veil, p2_file, None).await?;
         }
