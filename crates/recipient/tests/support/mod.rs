@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "shared by several test programs; a test fails by panicking")]
 
+pub(crate) mod engine;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
