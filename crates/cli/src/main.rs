@@ -5,6 +5,8 @@
 mod decrypt;
 mod demo;
 mod encrypt;
+mod fetch;
+mod gateway;
 mod init;
 mod inspect;
 mod keygen;
@@ -15,6 +17,7 @@ mod p2_status;
 mod policy;
 mod progress;
 mod recipient;
+mod release_server;
 mod sample;
 mod sql;
 mod verify;
@@ -45,6 +48,8 @@ enum Command {
     Sql(sql::Arguments),
     Recipient(recipient::Arguments),
     Policy(policy::Arguments),
+    Fetch(fetch::Arguments),
+    Gateway(gateway::Arguments),
     Verify(verify::Arguments),
     Demo(demo::Arguments),
 }
@@ -68,6 +73,9 @@ The engine: masking and noise in SQL, on columns that stay encrypted:
 Who may receive what: a recipient's key, the owner's signed policy, and the papers of a release:
   veil recipient keygen -o alice/
   veil policy sign policy.toml --keys keys/owner.keys -o policy.signed
+  veil fetch --from http://127.0.0.1:7744 --key alice/recipient.key --owner keys/owner.pub \\
+      --sql \"SELECT mask_shift(age, 3) AS age, region FROM patients\" -o out.parquet
+  veil gateway --from http://127.0.0.1:7744 --key alice/recipient.key --owner keys/owner.pub
   veil verify out.manifest.json --owner keys/owner.pub";
 
 /// What a command ends in: a sentence for standard error.
@@ -77,7 +85,7 @@ fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
     let command = Cli::parse().command;
     // A server and a shell have their own ways of stopping.
-    if !matches!(command, Command::P2(_) | Command::Sql(_)) {
+    if !matches!(command, Command::P2(_) | Command::Sql(_) | Command::Gateway(_)) {
         progress::handle_interrupts();
     }
     let outcome = match command {
@@ -90,6 +98,8 @@ fn main() -> ExitCode {
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Recipient(arguments) => recipient::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
+        Command::Fetch(arguments) => fetch::run(&arguments),
+        Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };

@@ -137,7 +137,7 @@ fn log(arguments: &Serve) {
 
 /// The first Ctrl-C or SIGTERM; the second ends the program at once.
 #[cfg(unix)]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+pub(crate) fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let (asked, asking) = tokio::sync::oneshot::channel();
@@ -159,6 +159,6 @@ fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
 
 /// The first Ctrl-C.
 #[cfg(not(unix))]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+pub(crate) fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
