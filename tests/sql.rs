@@ -6,6 +6,7 @@ mod sql {
     mod distributions;
     mod identifiers;
     mod k_anonymize;
+    mod release;
     mod resilience;
     mod results;
     mod slt;

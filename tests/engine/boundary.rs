@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// What P1 links. `veil-keys` must not be reachable from any of these.
-const ENGINE: [&str; 9] = [
+const ENGINE: [&str; 10] = [
     "veilfusion",
     "veil-cells",
     "veil-privacy",

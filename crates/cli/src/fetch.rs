@@ -19,11 +19,11 @@ use crate::release_server::ServerArguments;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  veil fetch --from http://127.0.0.1:7744 --key alice/recipient.key --owner keys/owner.pub \\
+  veil fetch --from http://127.0.0.1:7711 --key alice/recipient.key --owner keys/owner.pub \\
       --sql \"SELECT mask_shift(age, 3) AS age, region FROM patients\" -o out.parquet
       out.parquet         the rows, readable by you alone
       out.manifest.json   what both servers signed; see veil verify
-  veil fetch --from https://p1.example:7744 --tls-ca ca.pem --token-file alice/token \\
+  veil fetch --from https://p1.example:7711 --tls-ca ca.pem --token-file alice/token \\
       --key alice/recipient.key --sql \"SELECT * FROM release(anon, recipient => 'alice')\" -o out.csv
 
 A query is released to the name in the key file, unless it calls release( ) itself. A download that breaks goes

@@ -11,15 +11,15 @@ use veil_flight_sql::{ServerConfig, bind};
 use veil_recipient::Gateway;
 
 use crate::Outcome;
-use crate::p2::shutdown_signal;
 use crate::release_server::ServerArguments;
+use crate::server::{log, shutdown_signal};
 
 /// Run a local Flight SQL endpoint that opens what is released to you, for any ADBC, JDBC or pyarrow client
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  veil gateway --from http://127.0.0.1:7744 --key alice/recipient.key --owner keys/owner.pub
-  veil gateway --from https://p1.example:7744 --tls-ca ca.pem --token-file alice/token \\
+  veil gateway --from http://127.0.0.1:7711 --key alice/recipient.key --owner keys/owner.pub
+  veil gateway --from https://p1.example:7711 --tls-ca ca.pem --token-file alice/token \\
       --key alice/recipient.key --listen 127.0.0.1:7733
 
 and then, in Python:
@@ -40,6 +40,15 @@ pub(crate) struct Arguments {
     /// How long downloads under way may take once the gateway is to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
+    /// Log the text of statements too
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Log as JSON, one object a line
+    #[arg(long, conflicts_with = "quiet")]
+    log_json: bool,
+    /// No log
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -49,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Err(format!("--listen {listen}: {why}").into());
     }
     let asker = arguments.server.load()?;
+    log("veil_flight_sql", arguments.verbose, arguments.log_json, arguments.quiet);
     let runtime = Runtime::new()?;
     let outcome: Outcome = runtime.block_on(async {
         let shutdown = shutdown_signal()?;

@@ -2,20 +2,18 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tokio::runtime::Runtime;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
-use tracing_subscriber::util::SubscriberInitExt;
 use veil_flight_p2::{P2Server, ServerConfig, ServerTls};
 use veil_keys::{KeyFile, P2Keys};
 use veil_protocols::{Limits, Randomness, Responder};
+use veil_release::{Ledger, ReleaseDesk, SignedPolicy};
 
-use crate::{Outcome, p2_status};
+use crate::{Outcome, p2_status, server};
 
 /// Run P2, the key holder: a server that answers the engine's rounds and sees masked numbers only
 #[derive(Args)]
@@ -29,6 +27,8 @@ Examples:
   veil p2 --keys keys/p2.keys --listen 0.0.0.0:7722 \\
       --tls-cert p2.pem --tls-key p2.key --client-ca ca.pem
       for others: P1 shows a certificate that ca.pem has signed
+  veil p2 --keys keys/p2.keys --policy policy.signed --state p2-state/
+      with releases to recipients, as the owner's policy allows
   veil p2 status --url https://p2.example:7722 \\
       --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key
       whether it is well, and what it has done
@@ -64,6 +64,12 @@ struct Serve {
     /// The authority whose clients are let in, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
+    /// The owner's signed policy: who may receive what. Without one, nothing is released
+    #[arg(long, value_name = "FILE", requires = "state")]
+    policy: Option<PathBuf>,
+    /// Where P2 keeps its ledger of what was released
+    #[arg(long, value_name = "FOLDER", requires = "policy")]
+    state: Option<PathBuf>,
     /// The largest batch to take or give
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1024))]
     max_batch_mib: u16,
@@ -92,9 +98,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 fn run_server(arguments: &Serve) -> Outcome {
     let keys = P2Keys::load(&arguments.keys)?;
     let key_id = keys.key_id();
-    log(arguments);
+    server::log("veil_flight_p2", arguments.verbose, arguments.log_json, arguments.quiet);
     let limits = Limits { bytes: usize::from(arguments.max_batch_mib) << 20, ..Limits::default() };
-    let responder = Arc::new(Responder::new(Arc::new(keys), limits, Randomness::os()));
+    let mut responder = Responder::new(Arc::new(keys.clone()), limits, Randomness::os());
+    if let (Some(policy), Some(state)) = (&arguments.policy, &arguments.state) {
+        responder = responder.with_desk(Arc::new(desk(policy, state, keys)?));
+    }
+    let responder = Arc::new(responder);
     let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.client_ca) {
         (Some(cert), Some(key), Some(client_ca)) => {
             Some(ServerTls { cert: cert.clone(), key: key.clone(), client_ca: client_ca.clone() })
@@ -106,7 +116,7 @@ fn run_server(arguments: &Serve) -> Outcome {
     let runtime = Runtime::new()?;
     let outcome: Outcome = runtime.block_on(async {
         // Before anyone can know that P2 is there.
-        let shutdown = shutdown_signal()?;
+        let shutdown = server::shutdown_signal()?;
         let server = P2Server::bind(config, responder).await?;
         let mut stdout = std::io::stdout();
         writeln!(stdout, "P2 for key set {key_id} listens on {}", server.url())?;
@@ -119,46 +129,11 @@ fn run_server(arguments: &Serve) -> Outcome {
     outcome
 }
 
-/// Structured lines on standard error: veil's own, and what libraries warn about.
-fn log(arguments: &Serve) {
-    let level = if arguments.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO };
-    let filter = match arguments.quiet {
-        true => Targets::new(),
-        false => Targets::new().with_default(LevelFilter::WARN).with_target("veil_flight_p2", level),
-    };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
-    let lines = match arguments.log_json {
-        true => lines.json().flatten_event(true).boxed(),
-        false => lines.compact().with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).boxed(),
-    };
-    // There is one already if the program runs twice in a process, as it does not.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
-}
-
-/// The first Ctrl-C or SIGTERM; the second ends the program at once.
-#[cfg(unix)]
-pub(crate) fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let (asked, asking) = tokio::sync::oneshot::channel();
-    tokio::spawn(async move {
-        let mut asked = Some(asked);
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            match asked.take() {
-                Some(asked) => drop(asked.send(())),
-                None => std::process::exit(1),
-            }
-        }
-    });
-    Ok(async move { drop(asking.await) })
-}
-
-/// The first Ctrl-C.
-#[cfg(not(unix))]
-pub(crate) fn shutdown_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    Ok(async { drop(tokio::signal::ctrl_c().await) })
+/// Where releases are decided.
+fn desk(policy: &Path, state: &Path, keys: P2Keys) -> Result<ReleaseDesk<P2Keys>, Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(policy).map_err(|error| format!("{}: {error}", policy.display()))?;
+    let policy = SignedPolicy::open(&bytes, keys.key_id(), keys.owner_key())
+        .map_err(|error| format!("{}: {error}", policy.display()))?;
+    std::fs::create_dir_all(state).map_err(|error| format!("{}: {error}", state.display()))?;
+    Ok(ReleaseDesk::new(policy, Ledger::open(state)?, keys))
 }

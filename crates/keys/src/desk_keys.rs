@@ -1,12 +1,12 @@
-//! P2's keys at its desk, where releases are decided.
+//! Keys of both servers where releases are decided and signed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use veil_cells::ColumnId;
-use veil_release::{Attestation, DeskKeys, ReleaseError};
+use veil_release::{Attestation, Attester, DeskKeys, ReleaseError, VerifyingKey};
 use zeroize::Zeroizing;
 
-use crate::P2Keys;
+use crate::{P1Keys, P2Keys};
 
 impl DeskKeys for P2Keys {
     fn secret(&self, purpose: &str, data: &[u8]) -> Zeroizing<[u8; 32]> {
@@ -21,5 +21,15 @@ impl DeskKeys for P2Keys {
 
     fn attest(&self, context: &str, message: &[u8]) -> Attestation {
         self.signer().attest(context, message)
+    }
+}
+
+impl Attester for P1Keys {
+    fn attest(&self, context: &str, message: &[u8]) -> Attestation {
+        self.signer().attest(context, message)
+    }
+
+    fn owner(&self) -> VerifyingKey {
+        *self.owner_key()
     }
 }

@@ -16,6 +16,7 @@ use veil_udfs::{CellUdf, EncryptedField};
 use crate::carry_types::CHOOSING_FUNCTIONS;
 use crate::identifiers::IdentifiersNode;
 use crate::k_anonymize::KAnonymizeNode;
+use crate::release::ReleaseNode;
 use crate::restore_type::RestoreType;
 
 /// The rule.
@@ -109,7 +110,7 @@ fn is_search(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Extension(extension) => {
             let node = extension.node.as_any();
-            node.is::<IdentifiersNode>() || node.is::<KAnonymizeNode>()
+            node.is::<IdentifiersNode>() || node.is::<KAnonymizeNode>() || node.is::<ReleaseNode>()
         }
         LogicalPlan::SubqueryAlias(_) | LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::Sort(_) => {
             plan.inputs().into_iter().any(is_search)

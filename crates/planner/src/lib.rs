@@ -26,6 +26,7 @@
 //!  relation_function   functions in FROM that take relations and named arguments
 //!  identifiers         one of them: which columns identify people
 //!  k_anonymize         another: rows that are like k - 1 others
+//!  release             another: rows for a recipient, sealed
 //!  run_log             what ended runs of such functions leave: summaries and notes
 //! ```
 
@@ -41,6 +42,7 @@ mod operators;
 #[cfg(test)]
 mod reference;
 mod relation_function;
+mod release;
 mod restore_type;
 mod rounds_exec;
 mod rounds_node;
@@ -54,6 +56,7 @@ pub use error::explain_error;
 pub use functions::{documented, function_table};
 pub use identifiers::{IdentifiersExec, IdentifiersNode, Search};
 pub use k_anonymize::{Anonymisation, KAnonymizeExec, KAnonymizeNode, Progress, Request, Start};
+pub use release::{ReleaseExec, ReleaseNode};
 pub use rounds_exec::RoundsExec;
 pub use rounds_node::{RoundsNode, RoundsPlanner};
 pub use session::{VeilSessionConfig, VeilSessionState};

@@ -18,13 +18,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::FutureExt;
 
-use crate::{identifiers, k_anonymize};
+use crate::{identifiers, k_anonymize, release};
 
 /// Plans a call of a function.
 type Plan = fn(RelationCall, &mut dyn RelationPlannerContext) -> Result<LogicalPlan>;
 
 /// All functions.
-const FUNCTIONS: [(&str, Plan); 2] = [(identifiers::NAME, identifiers::plan), (k_anonymize::NAME, k_anonymize::plan)];
+const FUNCTIONS: [(&str, Plan); 3] =
+    [(identifiers::NAME, identifiers::plan), (k_anonymize::NAME, k_anonymize::plan), (release::NAME, release::plan)];
 
 /// Plans the functions.
 #[derive(Debug)]
@@ -72,6 +73,8 @@ fn function(name: &ObjectName, context: &dyn RelationPlannerContext) -> Option<P
 /// A call: its relation, and its named arguments until they are taken.
 pub(crate) struct RelationCall {
     function: String,
+    /// The call as it was written.
+    text: String,
     pub(crate) input: LogicalPlan,
     arguments: Vec<(String, SqlExpr)>,
 }
@@ -83,6 +86,8 @@ impl RelationCall {
         catalogs: &Arc<dyn CatalogProviderList>,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Self> {
+        let written: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let text = format!("{function}({})", written.join(", "));
         let mut input = None;
         let mut named: Vec<(String, SqlExpr)> = Vec::new();
         for argument in arguments {
@@ -109,7 +114,7 @@ impl RelationCall {
             }
         }
         match input {
-            Some(input) => Ok(Self { function, input, arguments: named }),
+            Some(input) => Ok(Self { function, text, input, arguments: named }),
             None => plan_err!("{function} needs a table or a subquery in parentheses first: {function}(table, k => 5)"),
         }
     }
@@ -254,6 +259,24 @@ impl RelationCall {
             None => Ok(default),
             Some(ScalarValue::Boolean(Some(value))) => Ok(value),
             Some(_) => plan_err!("{name} of {} is true or false: {name} => {default}", self.function),
+        }
+    }
+
+    /// The call as it was written.
+    pub(crate) fn text(&self) -> String {
+        self.text.clone()
+    }
+
+    /// A text, which must be there.
+    pub(crate) fn take_text(
+        &mut self,
+        name: &str,
+        example: &str,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<String> {
+        match self.take_constant(name, context)? {
+            Some(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text))) if !text.is_empty() => Ok(text),
+            _ => plan_err!("{} needs {name} => '{example}'", self.function),
         }
     }
 

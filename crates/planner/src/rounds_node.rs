@@ -20,6 +20,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use crate::Veil;
 use crate::identifiers::IdentifiersNode;
 use crate::k_anonymize::KAnonymizeNode;
+use crate::release::ReleaseNode;
 use crate::rounds_exec::{Call, RoundsExec};
 
 /// Columns that hold the results of calls.
@@ -141,6 +142,9 @@ impl ExtensionPlanner for RoundsPlanner {
             return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));
         }
         if let Some(node) = node.as_any().downcast_ref::<KAnonymizeNode>() {
+            return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));
+        }
+        if let Some(node) = node.as_any().downcast_ref::<ReleaseNode>() {
             return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));
         }
         let Some(node) = node.as_any().downcast_ref::<RoundsNode>() else { return Ok(None) };

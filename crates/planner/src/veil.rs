@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use veil_cells::KeyId;
 use veil_flight_p2::{ClientConfig, ClientTls, FlightChannel};
 use veil_protocols::{Channel, Session};
+use veil_release::Attester;
 use veil_slots::{PublicKey, Sanitizer};
 use veil_udfs::{VeilContext, VeilOptions};
 
@@ -29,6 +30,7 @@ pub struct Veil {
 #[derive(Debug, Default)]
 struct Links {
     keys: HashMap<KeyId, Sanitizer>,
+    signers: HashMap<KeyId, Arc<dyn Attester>>,
     channel: Option<Arc<dyn Channel>>,
     remote: Option<ClientConfig>,
     /// By address, certificates and key set.
@@ -49,6 +51,21 @@ impl Veil {
     /// Adds the public key of a key set, under which everything is hidden on its way to P2.
     pub async fn add_key(&self, key: KeyId, public_key: PublicKey) {
         self.links.lock().await.keys.insert(key, Sanitizer::with_pool(public_key));
+    }
+
+    /// Signs manifests of releases of this key set as P1.
+    pub async fn set_signer(&self, key: KeyId, signer: Arc<dyn Attester>) {
+        self.links.lock().await.signers.insert(key, signer);
+    }
+
+    /// Who signs for P1.
+    pub(crate) async fn signer(&self, key: KeyId) -> Result<Arc<dyn Attester>> {
+        self.links.lock().await.signers.get(&key).cloned().ok_or_else(|| {
+            DataFusionError::Execution(format!(
+                "a release is signed by the engine, which has no key of key set {key} to sign with: start with the p1.keys that belongs to the \
+                 data (--keys keys/p1.keys)"
+            ))
+        })
     }
 
     /// Asks this P2 unless `veil.p2` names another: one in the same process, or a connection that is open already.

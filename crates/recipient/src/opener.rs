@@ -65,7 +65,7 @@ impl Opener {
         self
     }
 
-    /// Opens this release and no other; else it is the one that the schema of the sealed rows names.
+    /// Opens this release and no other; else it is the one that the sealed rows name.
     pub fn of_release(mut self, release: ReleaseId) -> Self {
         self.release = Some(release);
         self
@@ -83,7 +83,7 @@ impl Opener {
     pub fn open(&mut self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RecipientError> {
         let mut parcels = Vec::new();
         for batch in batches {
-            if let Some(named) = release_of(batch.schema_ref())? {
+            if let Some(named) = release_of(batch)? {
                 match *self.release.get_or_insert(named) == named {
                     true => {}
                     false => return Err(RecipientError::NoRelease("its rows are of another release".to_owned())),

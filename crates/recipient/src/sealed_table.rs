@@ -1,11 +1,12 @@
 //! The rows that a release travels in: one a parcel, the header before them and the manifest after.
 //!
 //! ```text
-//!  number   from_p2            from_p1            manifest
-//!  0        header, sealed     NULL               NULL
-//!  1..=n    parcel, sealed     parcel, sealed     NULL
-//!  n+1      NULL               NULL               JSON
+//!  release   number   from_p2            from_p1            manifest
+//!  its name  0        header, sealed     NULL               NULL
+//!            1..=n    parcel, sealed     parcel, sealed     NULL
+//!            n+1      NULL               NULL               JSON
 //! ```
+//! The name of the release may stand in the schema's metadata instead.
 
 use std::sync::Arc;
 
@@ -56,10 +57,22 @@ pub fn sealed_schema(release: ReleaseId) -> SchemaRef {
     Arc::new(Schema::new(fields).with_metadata(metadata))
 }
 
-/// The release that a schema names, if it names one.
-pub(crate) fn release_of(schema: &Schema) -> Result<Option<ReleaseId>, RecipientError> {
-    let parse = |text: &String| text.parse().map_err(RecipientError::Release);
-    schema.metadata().get(RELEASE_METADATA_KEY).map(parse).transpose()
+/// The release that a batch names, if it names one.
+pub(crate) fn release_of(batch: &RecordBatch) -> Result<Option<ReleaseId>, RecipientError> {
+    let parse = |text: &str| text.parse().map_err(RecipientError::Release);
+    if let Some(text) = batch.schema_ref().metadata().get(RELEASE_METADATA_KEY) {
+        return parse(text).map(Some);
+    }
+    if batch.num_rows() == 0 || batch.column_by_name("release").is_none() {
+        return Ok(None);
+    }
+    let names = column(batch, "release", &DataType::Utf8)?;
+    let mut names = names.as_string::<i32>().iter();
+    let first = names.next().flatten();
+    match names.all(|name| name == first) {
+        true => first.map(parse).transpose(),
+        false => Err(RecipientError::NoRelease("its rows are of several releases".to_owned())),
+    }
 }
 
 /// The rows of a batch.
@@ -131,7 +144,7 @@ mod tests {
             SealedRow { number: 2, part: SealedPart::Manifest("{}".to_owned()) },
         ];
         assert_eq!(rows_of(&rows).unwrap(), expected);
-        assert_eq!(release_of(&rows.schema()).unwrap(), Some(ReleaseId([7; 16])));
+        assert_eq!(release_of(&rows).unwrap(), Some(ReleaseId([7; 16])));
         let views = cast(rows.column(1), &DataType::BinaryView).unwrap();
         let mut columns = rows.columns().to_vec();
         columns[1] = views;
@@ -154,8 +167,14 @@ mod tests {
         }
         let other = batch(&[]).project(&[0, 1, 2]).unwrap();
         assert!(rows_of(&other).unwrap_err().to_string().contains("it has no column manifest"));
-        let named = Schema::empty().with_metadata([(RELEASE_METADATA_KEY.to_owned(), "no".to_owned())].into());
-        assert!(release_of(&named).is_err());
-        assert_eq!(release_of(&Schema::empty()).unwrap(), None);
+        let named = |names: &[&str]| {
+            let names: ArrayRef = Arc::new(StringArray::from(names.to_vec()));
+            release_of(&RecordBatch::try_from_iter([("release", names)]).unwrap())
+        };
+        let name = ReleaseId([7; 16]).to_string();
+        assert_eq!(named(&[&name, &name]).unwrap(), Some(ReleaseId([7; 16])));
+        assert_eq!(named(&[]).unwrap(), None);
+        assert!(named(&["no"]).is_err());
+        assert!(named(&[&name, "other"]).unwrap_err().to_string().contains("of several releases"));
     }
 }

@@ -49,6 +49,15 @@ pub struct Attestation {
     pub signature: Signature,
 }
 
+/// Who signs for a server: `veil-keys` has the keys.
+pub trait Attester: Send + Sync + fmt::Debug {
+    /// Signs.
+    fn attest(&self, context: &str, message: &[u8]) -> Attestation;
+
+    /// The owner's key, which certified the server's.
+    fn owner(&self) -> VerifyingKey;
+}
+
 /// A manifest that both servers have signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

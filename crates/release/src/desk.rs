@@ -62,6 +62,8 @@ pub struct Terms {
     pub recipient_key: RecipientPublicKey,
     /// How many rows must be alike, in which columns by their places.
     pub k: Option<(u32, Vec<usize>)>,
+    /// Epsilon that the release spends by column, in millionths.
+    pub spent: BTreeMap<String, u64>,
 }
 
 /// A manifest that P2 is to sign, with its receipts by parcel number.
@@ -159,6 +161,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             seal_to(&grant.recipient_key, SEAL_INFO, &bound, &header, rng).map_err(|error| malformed(&error))?;
         let names: Vec<String> = application.columns.iter().map(|column| column.name.clone()).collect();
         let of_places = |places: &[usize]| places.iter().filter_map(|place| names.get(*place).cloned()).collect();
+        let spent = grant.spends.iter().map(|spend| (spend.name.clone(), spend.epsilon)).collect();
         let permit = Permit {
             release: application.release,
             recipient: application.recipient,
@@ -172,7 +175,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             min_rows: grant.min_rows,
             expires: grant.expires.min(now.saturating_add(PERMIT_LIFE.as_secs())),
         };
-        let terms = Terms { recipient_key: grant.recipient_key, k: grant.min_k.map(|min| (min.k, min.columns)) };
+        let terms = Terms { recipient_key: grant.recipient_key, k: grant.min_k.map(|min| (min.k, min.columns)), spent };
         let terms = serde_json::to_vec(&terms).map_err(|error| ProtocolError::Internal(error.to_string()))?;
         Ok(Admission { permit: permit.seal(&self.permit_key(), rng)?, header, terms })
     }

@@ -40,12 +40,16 @@ mod signed_policy;
 mod text_form;
 
 pub use application::{Application, AskedColumn, Content, MAX_APPLICATION_BYTES, MAX_COLUMNS};
-pub use attestation::{Attestation, CERTIFICATE_CONTEXT, MANIFEST_CONTEXT, Party, SignedManifest, certified_bytes};
+pub use attestation::{
+    Attestation, Attester, CERTIFICATE_CONTEXT, MANIFEST_CONTEXT, Party, SignedManifest, certified_bytes,
+};
 pub use desk::{DeskKeys, ReleaseDesk, Terms, Unsigned};
 pub use error::ReleaseError;
 pub use grant::{Grant, MinK, Refusal, Spend};
 pub use ledger::{LEDGER_FILE, Ledger, LedgerError};
-pub use manifest::{ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests};
+pub use manifest::{
+    ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests, moment_now,
+};
 pub use owner_public::OwnerPublic;
 pub use parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, SeenValues, associated};
 pub use policy::{Policy, Recipient, Rule, last_day};

@@ -3,7 +3,9 @@
 //! Its JSON is deterministic, fields in the order of the struct: both servers sign exactly these bytes.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
+use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 use veil_cells::KeyId;
 
@@ -117,6 +119,13 @@ pub struct ParcelDigests {
     pub p1: Digest,
     /// Of P2's part.
     pub p2: Digest,
+}
+
+/// Now, as RFC 3339 says.
+pub fn moment_now() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now = DateTime::from_timestamp(now.try_into().unwrap_or_default(), 0);
+    now.map(|now| now.to_rfc3339_opts(SecondsFormat::Secs, true)).unwrap_or_default()
 }
 
 impl Manifest {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use veil_cells::KeyId;
+use veil_flight_p2::ClientConfig;
 use veil_keys::{KeyFile, P1Keys, P2Keys};
 use veil_planner::{Veil, VeilSessionState};
 use veil_protocols::{InProcess, Limits, Randomness, Responder};
 
-use super::Arguments;
 use crate::progress::say;
 
 /// What statements run in.
@@ -24,23 +25,34 @@ pub(crate) struct Engine {
     pub(crate) p2: String,
 }
 
+/// Where the keys are, and who P2 is.
+pub(crate) struct Parties<'a> {
+    /// P1's keys.
+    pub(crate) keys: Option<&'a Path>,
+    /// A P2 elsewhere: its address, and the way there.
+    pub(crate) p2: Option<(&'a str, ClientConfig)>,
+    /// P2's keys, to be P2 as well.
+    pub(crate) embedded_p2: Option<&'a Path>,
+}
+
 impl Engine {
-    pub(crate) async fn start(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) async fn start(parties: Parties<'_>) -> Result<Self, Box<dyn std::error::Error>> {
         let veil = Veil::default();
         let mut key_set = None;
-        if let Some(file) = &arguments.keys {
+        if let Some(file) = parties.keys {
             let keys = P1Keys::load(file)?;
             key_set = Some(keys.key_id());
-            if let Some(p2_file) = &arguments.embedded_p2 {
+            if let Some(p2_file) = parties.embedded_p2 {
                 embed(&veil, p2_file, Some((file, keys.key_id()))).await?;
             }
             veil.add_key(keys.key_id(), keys.public_key().clone()).await;
-        } else if let Some(p2_file) = &arguments.embedded_p2 {
+            veil.set_signer(keys.key_id(), Arc::new(keys)).await;
+        } else if let Some(p2_file) = parties.embedded_p2 {
             embed(&veil, p2_file, None).await?;
         }
-        let p2 = match (&arguments.p2, &arguments.embedded_p2) {
-            (Some(url), _) => {
-                veil.set_remote(arguments.tls.client(url)).await;
+        let p2 = match (parties.p2, parties.embedded_p2) {
+            (Some((url, way)), _) => {
+                veil.set_remote(way).await;
                 format!("P2 at {url}")
             }
             (None, Some(_)) => "P2 in this process".to_owned(),
@@ -48,6 +60,17 @@ impl Engine {
         };
         Ok(Self { context: session(&veil), veil, key_set, p2 })
     }
+}
+
+/// What statements run on: deep plans recurse deeply.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(16 << 20).build()
+}
+
+/// The dialect of a session, for reading statements.
+pub(crate) fn dialect(context: &SessionContext) -> Box<dyn Dialect> {
+    let dialect = context.state().config_options().sql_parser.dialect;
+    dialect_from_str(dialect).unwrap_or_else(|| Box::new(GenericDialect {}))
 }
 
 /// DataFusion with encrypted columns. What takes more memory than the machine has is refused, not killed with everything else;

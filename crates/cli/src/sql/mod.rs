@@ -11,14 +11,14 @@
 
 mod commands;
 mod completion;
-mod copy_target;
+pub(crate) mod copy_target;
 pub(crate) mod engine;
 mod interrupts;
 mod print;
 mod runner;
 mod shell;
-mod statements;
-mod tables;
+pub(crate) mod statements;
+pub(crate) mod tables;
 mod waiting;
 
 use std::io::{BufRead, IsTerminal};
@@ -30,7 +30,7 @@ use clap::Args;
 use crate::Outcome;
 use crate::p2_client::TlsArguments;
 use commands::Next;
-use engine::Engine;
+use engine::{Engine, Parties};
 use interrupts::Interrupts;
 use print::Format;
 use runner::Runner;
@@ -92,8 +92,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    // Deep plans recurse deeply.
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(16 << 20).build()?;
+    let runtime = engine::runtime()?;
     let outcome = runtime.block_on(session(arguments));
     // Work that nobody waits for any more does not keep the program.
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -101,7 +100,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 async fn session(arguments: &Arguments) -> Outcome {
-    let engine = Engine::start(arguments).await?;
+    let parties = Parties {
+        keys: arguments.keys.as_deref(),
+        p2: arguments.p2.as_deref().map(|url| (url, arguments.tls.client(url))),
+        embedded_p2: arguments.embedded_p2.as_deref(),
+    };
+    let engine = Engine::start(parties).await?;
     for table in &arguments.tables {
         table.register(&engine.context).await?;
     }
@@ -148,10 +152,7 @@ async fn run_lines(runner: &mut Runner, lines: impl BufRead, source: &str) -> Ou
 
 /// Runs the statements of a text to the first error.
 async fn run_text(runner: &mut Runner, text: &str, source: Option<&str>) -> Result<Next, Box<dyn std::error::Error>> {
-    let mut splitter = Splitter::new(runner.dialect());
-    let mut pieces: Vec<Piece> = text.lines().flat_map(|line| splitter.push(line)).collect();
-    pieces.extend(splitter.finish());
-    for piece in pieces {
+    for piece in statements::split(runner.dialect(), text) {
         if run_piece(runner, &piece, source).await? == Next::Leave {
             return Ok(Next::Leave);
         }

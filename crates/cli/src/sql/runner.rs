@@ -9,14 +9,14 @@ use datafusion::error::Result;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
+use datafusion::sql::sqlparser::dialect::Dialect;
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use veil_planner::explain_error;
 
 use super::commands::{self, Next};
 use super::copy_target::CopyTarget;
-use super::engine::Engine;
+use super::engine::{self, Engine};
 use super::interrupts::Interrupts;
 use super::print::{Format, Printer};
 use super::statements::Piece;
@@ -46,8 +46,7 @@ impl Runner {
 
     /// The dialect of the session, for reading statements.
     pub(crate) fn dialect(&self) -> Box<dyn Dialect> {
-        let dialect = self.engine.context.state().config_options().sql_parser.dialect;
-        dialect_from_str(dialect).unwrap_or_else(|| Box::new(GenericDialect {}))
+        engine::dialect(&self.engine.context)
     }
 
     /// Runs a statement or a command. The error is one sentence.

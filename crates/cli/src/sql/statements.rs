@@ -32,6 +32,14 @@ impl Piece {
     }
 }
 
+/// The pieces of a text.
+pub(crate) fn split(dialect: Box<dyn Dialect>, text: &str) -> Vec<Piece> {
+    let mut splitter = Splitter::new(dialect);
+    let mut pieces: Vec<Piece> = text.lines().flat_map(|line| splitter.push(line)).collect();
+    pieces.extend(splitter.finish());
+    pieces
+}
+
 /// Takes lines, gives pieces.
 pub(crate) struct Splitter {
     dialect: Box<dyn Dialect>,
@@ -159,10 +167,10 @@ mod tests {
     use super::*;
 
     fn split(text: &str) -> Vec<(usize, usize, String)> {
-        let mut splitter = Splitter::new(Box::new(GenericDialect {}));
-        let mut pieces: Vec<Piece> = text.lines().flat_map(|line| splitter.push(line)).collect();
-        pieces.extend(splitter.finish());
-        pieces.into_iter().map(|piece| (piece.line, piece.column, piece.text)).collect()
+        super::split(Box::new(GenericDialect {}), text)
+            .into_iter()
+            .map(|piece| (piece.line, piece.column, piece.text))
+            .collect()
     }
 
     fn texts(text: &str) -> Vec<String> {

@@ -18,7 +18,7 @@ use super::{Comparison, Question};
 
 /// How a column takes part.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// By equality tags: those of this column of the owner's.
     Tags(KeyId, ColumnId),
     /// By its encrypted values.
@@ -29,6 +29,10 @@ pub(super) enum Source {
 
 impl Source {
     pub(super) fn of(field: &FieldRef, question: &Question) -> Result<Self> {
+        Self::compared(field, question.comparison == Comparison::Tags && !question.shuffle)
+    }
+
+    fn compared(field: &FieldRef, only_tags: bool) -> Result<Self> {
         let name = field.name();
         if CellType::is_only_named_in(field) {
             return plan_err!(
@@ -39,13 +43,18 @@ impl Source {
         if encrypted.cell_type.tag {
             return Ok(Self::Tags(encrypted.cell_type.key, encrypted.cell_type.column));
         }
-        if question.comparison == Comparison::Tags && !question.shuffle {
+        if only_tags {
             return plan_err!(
                 "{name} has no equality tag, since it was computed or not declared with identifier = true: leave out shuffle => false, \
                  or use method => 'pairwise'; both compare values"
             );
         }
         Ok(Self::Values(encrypted.cell_type.key, values(name, &encrypted)?))
+    }
+
+    /// As it takes part where labels are shuffled.
+    pub(crate) fn shuffled(field: &FieldRef) -> Result<Self> {
+        Self::compared(field, false)
     }
 
     /// Whose keys it is encrypted with.
@@ -57,7 +66,7 @@ impl Source {
     }
 
     /// Vectors that it takes for every 8192 rows.
-    pub(super) fn lanes(&self) -> usize {
+    pub(crate) fn lanes(&self) -> usize {
         match self {
             Self::Tags(..) => 1,
             Self::Values(_, values) => values.lanes,
@@ -66,7 +75,7 @@ impl Source {
     }
 
     /// The column as rounds take it.
-    pub(super) fn column(&self, array: ArrayRef, rng: &mut impl CryptoRng) -> Result<Column> {
+    pub(crate) fn column(&self, array: ArrayRef, rng: &mut impl CryptoRng) -> Result<Column> {
         Ok(match self {
             Self::Tags(..) => Column::Tags(array),
             Self::Values(_, values) => Column::Values(array, *values),

@@ -22,6 +22,7 @@ use veil_cells::CellType;
 use veil_privacy::lattice::MAX_COLUMNS;
 use veil_udfs::{EncryptedField, document};
 
+pub(crate) use columns::Source;
 pub use exec::IdentifiersExec;
 pub use node::IdentifiersNode;
 pub use summary::Search;

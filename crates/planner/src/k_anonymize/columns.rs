@@ -124,9 +124,6 @@ impl Columns {
     }
 }
 
-/// A weight of one.
-const ONE: u32 = 1000;
-
 /// The smallest whole numbers with the same ratios.
 fn reduced(thousandths: &[u32]) -> Vec<u32> {
     let divisor = thousandths.iter().copied().fold(0, |mut one, mut other| {

@@ -1,0 +1,120 @@
+//! What becomes of each column.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::plan_err;
+use datafusion::error::Result;
+use veil_cells::{
+    CONSTANTS_METADATA_KEY, CategoryShape, CellType, KeyId, Mechanism, Role, SEALED_METADATA_KEY, SHAPE_METADATA_KEY,
+};
+use veil_release::{AskedColumn, Content};
+use veil_udfs::EncryptedField;
+
+/// The result: a release, a part's number, and what P2 and P1 sealed; at the end the manifest.
+pub(super) fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("release", DataType::Utf8, false),
+        Field::new("number", DataType::UInt32, false),
+        Field::new("from_p2", DataType::LargeBinary, true),
+        Field::new("from_p1", DataType::LargeBinary, true),
+        Field::new("manifest", DataType::Utf8, true),
+    ]))
+}
+
+/// A table to release.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    /// Whose keys it is encrypted with.
+    pub(super) key: KeyId,
+    /// The fields, as they are.
+    pub(super) fields: Vec<FieldRef>,
+    /// The encrypted ones by their places.
+    pub(super) encrypted: Vec<(usize, EncryptedColumn)>,
+    /// Which of these tells what rows are suppressed.
+    pub(super) flag: Option<usize>,
+}
+
+/// An encrypted column.
+#[derive(Clone, Debug)]
+pub(super) struct EncryptedColumn {
+    /// Its name.
+    pub(super) name: String,
+    /// Its type.
+    pub(super) cell_type: CellType,
+    /// The shape of its hierarchy.
+    pub(super) shape: Option<CategoryShape>,
+}
+
+impl EncryptedColumn {
+    /// Noise that is drawn again, value by value, before the release; other noise is added by it.
+    pub(super) fn draws(&self) -> Vec<(Mechanism, u64)> {
+        let drawn = self.cell_type.awaits.iter().filter(|noise| !is_added(noise.mechanism));
+        drawn.map(|noise| (noise.mechanism, noise.epsilon)).collect()
+    }
+}
+
+fn is_added(mechanism: Mechanism) -> bool {
+    matches!(mechanism, Mechanism::Laplace | Mechanism::Geometric)
+}
+
+impl Columns {
+    /// Of a table with these fields.
+    pub(super) fn of(fields: &[FieldRef]) -> Result<Self> {
+        let (mut encrypted, mut flag) = (Vec::new(), None);
+        for (place, field) in fields.iter().enumerate() {
+            let name = field.name();
+            if CellType::is_only_named_in(field) {
+                return plan_err!(
+                    "{name} is encrypted and has lost its type: read it through a session built with `with_veil`"
+                );
+            }
+            let Some(column) = EncryptedField::of(field)? else { continue };
+            let (shape, cell_type) = (column.shape()?, column.cell_type);
+            if cell_type.places > 0 {
+                return plan_err!(
+                    "{name} is an average, which cannot be released: release what it is computed from, or enc_sum and a count"
+                );
+            }
+            if cell_type.role == Role::Suppressed && cell_type.withheld {
+                flag = Some(place);
+            }
+            encrypted.push((place, EncryptedColumn { name: name.clone(), cell_type, shape }));
+        }
+        let Some((_, EncryptedColumn { cell_type: CellType { key, .. }, .. })) = encrypted.first() else {
+            return plan_err!("no column of the table is encrypted: release is for encrypted tables");
+        };
+        let key = *key;
+        if let Some((_, other)) = encrypted.iter().find(|(_, column)| column.cell_type.key != key) {
+            return plan_err!(
+                "columns of different key sets ({key} and {}) cannot be released together: name those of one",
+                other.cell_type.key
+            );
+        }
+        if let Some((_, lost)) = encrypted.iter().find(|(_, column)| column.cell_type.withheld && flag.is_none()) {
+            return plan_err!(
+                "some rows of {} are suppressed, and the column that tells which is missing: release suppressed along with it",
+                lost.name
+            );
+        }
+        Ok(Self { key, fields: fields.to_vec(), encrypted, flag })
+    }
+
+    /// As P2 is asked about them. Places below the unit are rounded away before.
+    pub(super) fn asked(&self) -> Vec<AskedColumn> {
+        let asked = |(place, field): (usize, &FieldRef)| {
+            let get = |key: &str| field.metadata().get(key).cloned();
+            let content = match self.encrypted.iter().find(|(other, _)| *other == place) {
+                Some((_, column)) => Content::Encrypted {
+                    cell_type: CellType { fraction_bits: 0, ..column.cell_type.clone() },
+                    sealed: get(SEALED_METADATA_KEY),
+                    constants: get(CONSTANTS_METADATA_KEY),
+                    shape: get(SHAPE_METADATA_KEY),
+                },
+                None => Content::Clear { data_type: field.data_type().to_string() },
+            };
+            AskedColumn { name: field.name().clone(), content }
+        };
+        self.fields.iter().enumerate().map(asked).collect()
+    }
+}

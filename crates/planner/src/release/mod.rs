@@ -1,0 +1,54 @@
+//! `release(relation, recipient => 'alice')`: rows for a recipient, sealed so that neither server sees one.
+//!
+//! ```text
+//!  SQL ── mod ──> node ── exec ── run: applies, has classes counted, seals parcel by parcel, has the manifest signed
+//!
+//!  columns   what becomes of each column             parcels   rows as the rounds take them
+//! ```
+
+mod columns;
+mod exec;
+mod node;
+mod parcels;
+mod run;
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::logical_expr::planner::RelationPlannerContext;
+use datafusion::logical_expr::{Documentation, Extension, LogicalPlan};
+use veil_udfs::document;
+
+pub use exec::ReleaseExec;
+pub use node::ReleaseNode;
+
+use crate::relation_function::RelationCall;
+
+/// The function's name.
+pub(crate) const NAME: &str = "release";
+
+/// For docs/sql.md and `veil_functions()`.
+pub(crate) fn documented() -> Vec<(String, Documentation)> {
+    let release = document(
+        "Relations",
+        "The rows of a relation, sealed to a recipient: P2 holds the request against the owner's policy, insists on k where the policy does, adds \
+         its noise to columns that await it, and seals values behind masks; the engine seals the masks. What comes out is a table of sealed \
+         parts, a row for every 8192 rows, with a signed manifest at the end. The recipient's program opens it; suppressed rows stay out. Neither \
+         server sees a row. Every call is a release of its own, and spends its epsilon.",
+        "release(relation, recipient => 'alice')",
+        "SELECT * FROM release(anon, recipient => 'alice');",
+        &[
+            ("relation", "A table, a view, a subquery in parentheses, or another function of this kind."),
+            ("recipient", "Who is to get it: a name in the owner's policy, which P2 has."),
+        ],
+    );
+    vec![(NAME.to_owned(), release)]
+}
+
+/// Plans a call.
+pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
+    let recipient = call.take_text("recipient", "alice", context)?;
+    let query = call.text();
+    let node = ReleaseNode::try_new(Arc::new(call.finish(&["recipient"])?), recipient, query)?;
+    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+}

@@ -1,0 +1,338 @@
+//! One release: rows in, sealed parts out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::DataFusionError;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
+use futures::TryStreamExt;
+use tokio::sync::mpsc::Sender;
+use veil_protocols::identifiers::{Method, Table};
+use veil_protocols::release::apply::apply;
+use veil_protocols::release::attest::attest;
+use veil_protocols::release::check_classes::{Labelled, check_classes};
+use veil_protocols::release::seal_parcel::{Parcel, seal_parcels};
+use veil_protocols::release::{ClassSizes, SealedParcel};
+use veil_protocols::{ProtocolError, Session, catalog};
+use veil_release::{
+    Application, Attestation, Attester, ClassCheck, Digest, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest,
+    ManifestColumn, NoiseBy, PARCEL_ROWS, ParcelDigests, Party, ReleaseError, ReleaseId, SEAL_INFO, SeenValues,
+    SignedManifest, Terms, Unsigned, associated, moment_now, seal_to,
+};
+use veil_udfs::VeilOptions;
+use zeroize::Zeroizing;
+
+use super::columns::{Columns, schema};
+use super::parcels::{flags, prepare};
+use crate::Veil;
+use crate::error::protocol;
+use crate::identifiers::Source;
+
+/// The protocols that every release takes.
+pub(super) const PROTOCOLS: [&str; 4] = ["apply", "check_classes", "seal_parcel", "attest"];
+
+/// One run.
+pub(super) struct Run {
+    pub(super) veil: Veil,
+    pub(super) options: VeilOptions,
+    pub(super) columns: Columns,
+    pub(super) recipient: String,
+    pub(super) query: String,
+    pub(super) memory: MemoryReservation,
+    pub(super) baseline: BaselineMetrics,
+    pub(super) rounds: Count,
+    pub(super) sent: Count,
+    pub(super) received: Count,
+}
+
+/// A release under way.
+struct Underway {
+    id: ReleaseId,
+    session: Session,
+    signer: Arc<dyn Attester>,
+    permit: Vec<u8>,
+    terms: Terms,
+    classes: Option<ClassSizes>,
+    rows: u64,
+    parcels: u32,
+    digests: BTreeMap<u32, ParcelDigests>,
+    receipts: BTreeMap<u32, Digest>,
+}
+
+impl Run {
+    pub(super) async fn release(
+        self,
+        input: SendableRecordBatchStream,
+        out: Sender<Result<RecordBatch>>,
+    ) -> Result<()> {
+        let session = self.veil.session(self.columns.key, &self.options).await?;
+        let signer = self.veil.signer(self.columns.key).await?;
+        let id = ReleaseId::generate(&mut session.randomness().fork());
+        let application = Application {
+            release: id,
+            key_set: self.columns.key,
+            recipient: self.recipient.clone(),
+            query: self.query.clone(),
+            software: software(),
+            columns: self.columns.asked(),
+        };
+        let admission = apply(&session, application.to_json().map_err(external)?).await.map_err(protocol)?;
+        let terms: Terms = serde_json::from_slice(&admission.terms)
+            .map_err(|error| protocol(ProtocolError::Malformed(error.to_string())))?;
+        let mut underway = Underway {
+            id,
+            session,
+            signer,
+            permit: admission.permit,
+            terms,
+            classes: None,
+            rows: 0,
+            parcels: 0,
+            digests: BTreeMap::new(),
+            receipts: BTreeMap::new(),
+        };
+        let header = self.part(&underway, 0, Some(&admission.header), None, None)?;
+        if out.send(Ok(header)).await.is_err() {
+            return Ok(());
+        }
+        let mut waiting = Vec::new();
+        match underway.terms.k.clone() {
+            // Classes are made of all rows.
+            Some((_, places)) => {
+                let rows = self.collect(input).await?;
+                self.check(&mut underway, &rows, &places).await?;
+                for first in (0..rows.num_rows()).step_by(PARCEL_ROWS) {
+                    let parcel = rows.slice(first, PARCEL_ROWS.min(rows.num_rows() - first));
+                    if self.seal(&mut underway, parcel, &out).await?.is_none() {
+                        return Ok(());
+                    }
+                }
+            }
+            None => {
+                let mut input = input;
+                let mut count = 0;
+                while let Some(batch) = input.try_next().await? {
+                    count += batch.num_rows();
+                    waiting.push(batch);
+                    while count >= PARCEL_ROWS {
+                        let all = concat_batches(&input.schema(), &waiting)?;
+                        count = all.num_rows() - PARCEL_ROWS;
+                        waiting = vec![all.slice(PARCEL_ROWS, count)];
+                        if self.seal(&mut underway, all.slice(0, PARCEL_ROWS), &out).await?.is_none() {
+                            return Ok(());
+                        }
+                    }
+                }
+                let rest = concat_batches(&input.schema(), &waiting)?;
+                if rest.num_rows() > 0 && self.seal(&mut underway, rest, &out).await?.is_none() {
+                    return Ok(());
+                }
+            }
+        }
+        let manifest = self.manifest(&underway).await?;
+        let last = self.part(&underway, underway.parcels + 1, None, None, Some(&manifest))?;
+        // Nobody may be there to read it.
+        let _ = out.send(Ok(last)).await;
+        Ok(())
+    }
+
+    /// All rows in one piece.
+    async fn collect(&self, mut input: SendableRecordBatchStream) -> Result<RecordBatch> {
+        let mut batches = Vec::new();
+        while let Some(batch) = input.try_next().await? {
+            // Once as it comes, once in one piece.
+            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        Ok(concat_batches(&input.schema(), &batches)?)
+    }
+
+    /// Has P2 count the classes.
+    async fn check(&self, underway: &mut Underway, rows: &RecordBatch, places: &[usize]) -> Result<()> {
+        let session = underway.session.clone();
+        let mut rng = session.randomness().fork();
+        let (mut compared, mut lanes) = (Vec::with_capacity(places.len()), 0);
+        for place in places {
+            let (Some(field), Some(array)) = (self.columns.fields.get(*place), rows.columns().get(*place)) else {
+                return Err(protocol(ProtocolError::Malformed(format!("P2 asks about a column {place}"))));
+            };
+            let source = Source::shuffled(field)?;
+            lanes += source.lanes();
+            compared.push(source.column(array.clone(), &mut rng)?);
+        }
+        let (count, set) = (rows.num_rows(), (1u64 << places.len().min(63)) - 1);
+        self.memory.try_grow(Method::Shuffled.memory(count, lanes))?;
+        let gone = match self.flag(rows) {
+            Some((column, cells)) => Some(flags(&session, column, cells).await.map_err(protocol)?),
+            None => None,
+        };
+        let table = Table::prepare(Some(session.clone()), Method::Shuffled, count, compared).await.map_err(protocol)?;
+        let vectors = table.shuffled_labels(set, gone).await.map_err(protocol)?;
+        let labelled = Labelled { permit: underway.permit.clone(), vectors, rows: count };
+        let (permit, sizes) = check_classes(&session, labelled).await.map_err(protocol)?;
+        (underway.permit, underway.classes) = (permit, Some(sizes));
+        Ok(())
+    }
+
+    /// The column that tells which rows are suppressed.
+    fn flag<'a>(&'a self, rows: &'a RecordBatch) -> Option<(&'a super::columns::EncryptedColumn, &'a ArrayRef)> {
+        let flag = self.columns.flag?;
+        let (_, column) = self.columns.encrypted.iter().find(|(place, _)| *place == flag)?;
+        Some((column, rows.columns().get(flag)?))
+    }
+
+    /// Seals some rows and sends them on; nothing if nobody is there.
+    async fn seal(
+        &self,
+        underway: &mut Underway,
+        rows: RecordBatch,
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<Option<()>> {
+        let session = underway.session.clone();
+        let suppressed = match self.flag(&rows) {
+            Some((column, cells)) => flags(&session, column, cells).await.map_err(protocol)?.pop(),
+            None => None,
+        };
+        let (mut columns, mut seen): (Vec<_>, Vec<(Field, ArrayRef)>) = (Vec::new(), Vec::new());
+        for (place, (field, array)) in self.columns.fields.iter().zip(rows.columns()).enumerate() {
+            let Some((_, column)) = self.columns.encrypted.iter().find(|(other, _)| *other == place) else {
+                let clear = Field::new(format!("clear.{place}"), field.data_type().clone(), true);
+                seen.push((clear, array.clone()));
+                continue;
+            };
+            // The flag itself must arrive as it is.
+            let suppressed = suppressed.as_ref().filter(|_| self.columns.flag != Some(place));
+            let prepared = prepare(&session, column, array, suppressed).await.map_err(protocol)?;
+            columns.push(prepared.column);
+            if let Some(present) = prepared.present {
+                seen.push((Field::new(format!("present.{place}"), DataType::Boolean, false), Arc::new(present)));
+            }
+        }
+        let number = underway.parcels + 1;
+        let mut rng = session.randomness().fork();
+        let seed = Zeroizing::new(session.randomness().seed());
+        let parcel = Parcel { permit: underway.permit.clone(), number, rows: rows.num_rows(), columns, seed: *seed };
+        let mut sealed = seal_parcels(&session, vec![parcel]).await.map_err(protocol)?;
+        let SealedParcel { sealed, receipt } = sealed.pop().ok_or_else(|| protocol(ProtocolError::Cancelled))?;
+        let receipt = <[u8; 32]>::try_from(receipt)
+            .map_err(|_| protocol(ProtocolError::Malformed("a receipt of P2 is cut".to_owned())))?;
+        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = seen.into_iter().unzip();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        let own = SeenValues { seed, batch }.to_bytes().map_err(external)?;
+        let bound = associated(underway.id, Party::P1, number);
+        let own = seal_to(&underway.terms.recipient_key, SEAL_INFO, &bound, &own, &mut rng).map_err(external)?;
+        let digests = ParcelDigests { p1: Digest::of(&own), p2: Digest::of(&sealed) };
+        underway.digests.insert(number, digests);
+        underway.receipts.insert(number, Digest(receipt));
+        (underway.parcels, underway.rows) = (number, underway.rows + rows.num_rows() as u64);
+        self.record(&session);
+        let part = self.part(underway, number, Some(&sealed), Some(&own), None)?;
+        Ok(out.send(Ok(part)).await.ok())
+    }
+
+    /// A row of the result.
+    fn part(
+        &self,
+        underway: &Underway,
+        number: u32,
+        from_p2: Option<&[u8]>,
+        from_p1: Option<&[u8]>,
+        manifest: Option<&str>,
+    ) -> Result<RecordBatch> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from(vec![underway.id.to_string()])),
+            Arc::new(UInt32Array::from(vec![number])),
+            Arc::new(LargeBinaryArray::from(vec![from_p2])),
+            Arc::new(LargeBinaryArray::from(vec![from_p1])),
+            Arc::new(StringArray::from(vec![manifest])),
+        ];
+        Ok(RecordBatch::try_new(schema(), columns)?.record_output(&self.baseline))
+    }
+
+    fn record(&self, session: &Session) {
+        let traffic = session.traffic();
+        let set = |count: &Count, value: u64| count.add((value as usize).saturating_sub(count.value()));
+        set(&self.rounds, traffic.rounds());
+        set(&self.sent, traffic.bytes_up());
+        set(&self.received, traffic.bytes_down());
+    }
+
+    /// What the release was, signed by both.
+    async fn manifest(&self, underway: &Underway) -> Result<String> {
+        let manifest = self.unsigned(underway);
+        let bytes = manifest.to_bytes().map_err(external)?;
+        let p1 = underway.signer.attest(MANIFEST_CONTEXT, &bytes);
+        let unsigned = Unsigned { manifest, receipts: underway.receipts.clone() };
+        let text = serde_json::to_vec(&unsigned).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let p2 = attest(&underway.session, underway.permit.clone(), text).await.map_err(protocol)?;
+        let p2: Attestation = serde_json::from_slice(&p2)
+            .map_err(|error| protocol(ProtocolError::Malformed(format!("P2's signature cannot be read: {error}"))))?;
+        self.record(&underway.session);
+        SignedManifest { manifest: unsigned.manifest, p1, p2 }.to_json().map_err(external)
+    }
+
+    fn unsigned(&self, underway: &Underway) -> Manifest {
+        let column = |(place, field): (usize, &Arc<Field>)| {
+            let encrypted = self.columns.encrypted.iter().find(|(other, _)| *other == place).map(|(_, column)| column);
+            let cell_type = encrypted.map(|column| &column.cell_type);
+            ManifestColumn {
+                name: field.name().clone(),
+                kind: cell_type.map_or_else(|| field.data_type().to_string(), |cell_type| cell_type.kind.to_string()),
+                encrypted: encrypted.is_some(),
+                epsilon: cell_type.map_or(0, |cell_type| cell_type.spent),
+                noise: match cell_type {
+                    Some(cell_type) if !cell_type.awaits.is_empty() => NoiseBy::Both,
+                    Some(cell_type) if cell_type.spent > 0 => NoiseBy::P1,
+                    _ => NoiseBy::Nobody,
+                },
+            }
+        };
+        let columns: Vec<ManifestColumn> = self.columns.fields.iter().enumerate().map(column).collect();
+        let names = |places: &[usize]| {
+            places.iter().filter_map(|place| Some(self.columns.fields.get(*place)?.name().clone())).collect()
+        };
+        let classes = underway.terms.k.as_ref().zip(underway.classes).map(|((k, places), sizes)| ClassCheck {
+            required: *k,
+            columns: names(places),
+            passed: true,
+            smallest: Some(sizes.smallest.into()),
+        });
+        let entries = || PROTOCOLS.iter().filter_map(|name| catalog::find(name));
+        let told = |party: &str, what: &str| (what != "nothing").then(|| format!("{party} learns {what}"));
+        let leakage = entries().flat_map(|of| [told("P1", of.leakage.p1), told("P2", of.leakage.p2)]);
+        Manifest {
+            version: MANIFEST_VERSION,
+            release: underway.id,
+            key_set: self.columns.key,
+            owner: underway.signer.owner(),
+            recipient: self.recipient.clone(),
+            query: self.query.clone(),
+            created: moment_now(),
+            software: BTreeMap::from([("p1".to_owned(), software())]),
+            protocols: entries().map(|entry| (entry.name.to_owned(), entry.version)).collect(),
+            columns,
+            rows: underway.rows,
+            parcels: underway.parcels,
+            classes,
+            suppressed: underway.classes.map(|sizes| sizes.suppressed.into()),
+            spent: underway.terms.spent.clone(),
+            leakage: leakage.flatten().collect(),
+            digests: underway.digests.clone(),
+        }
+    }
+}
+
+fn software() -> String {
+    format!("veil {}", env!("CARGO_PKG_VERSION"))
+}
+
+fn external(error: ReleaseError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
