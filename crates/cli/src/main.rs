@@ -5,6 +5,8 @@
 mod decrypt;
 mod demo;
 mod encrypt;
+mod fetch;
+mod gateway;
 mod init;
 mod inspect;
 mod keygen;
@@ -15,6 +17,7 @@ mod p2_status;
 mod policy;
 mod progress;
 mod recipient;
+mod release_server;
 mod sample;
 mod serve;
 mod server;
@@ -47,6 +50,8 @@ enum Command {
     Sql(sql::Arguments),
     Recipient(recipient::Arguments),
     Policy(policy::Arguments),
+    Fetch(fetch::Arguments),
+    Gateway(gateway::Arguments),
     Verify(verify::Arguments),
     Serve(serve::Arguments),
     Demo(demo::Arguments),
@@ -71,10 +76,13 @@ The engine: masking and noise in SQL, on columns that stay encrypted:
 Who may receive what: a recipient's key, the owner's signed policy, and the papers of a release:
   veil recipient keygen -o alice/
   veil policy sign policy.toml --keys keys/owner.keys -o policy.signed
+  veil fetch --from http://127.0.0.1:7711 --key alice/recipient.key --owner keys/owner.pub \\
+      --sql \"SELECT mask_shift(age, 3) AS age, region FROM patients\" -o out.parquet
   veil verify out.manifest.json --owner keys/owner.pub
 
-The same engine for others, over Arrow Flight SQL:
-  veil serve --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet";
+The same engine for others, over Arrow Flight SQL, and a recipient's own end of it:
+  veil serve --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
+  veil gateway --from http://127.0.0.1:7711 --key alice/recipient.key --owner keys/owner.pub";
 
 /// What a command ends in: a sentence for standard error.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -83,7 +91,7 @@ fn main() -> ExitCode {
     veil_owner::hide_caught_panics();
     let command = Cli::parse().command;
     // A server and a shell have their own ways of stopping.
-    if !matches!(command, Command::P2(_) | Command::Sql(_) | Command::Serve(_)) {
+    if !matches!(command, Command::P2(_) | Command::Sql(_) | Command::Serve(_) | Command::Gateway(_)) {
         progress::handle_interrupts();
     }
     let outcome = match command {
@@ -96,6 +104,8 @@ fn main() -> ExitCode {
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Recipient(arguments) => recipient::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
+        Command::Fetch(arguments) => fetch::run(&arguments),
+        Command::Gateway(arguments) => gateway::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use veil_owner::Progress;
 
 /// Whether the user has pressed Ctrl-C.
@@ -29,6 +29,11 @@ pub(crate) fn handle_interrupts() {
     });
 }
 
+/// Whether a run is to end.
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
 /// The bar of one run.
 pub(crate) struct RunProgress {
     bar: Option<ProgressBar>,
@@ -47,13 +52,31 @@ impl RunProgress {
         Self { bar, start: Instant::now(), quiet }
     }
 
+    /// Without an end in sight: counts instead of a bar.
+    pub(crate) fn counting(verb: &'static str, quiet: bool) -> Self {
+        let bar = (!quiet).then(|| {
+            let style = ProgressStyle::with_template("{prefix} {spinner} {msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+            ProgressBar::no_length().with_style(style).with_prefix(verb)
+        });
+        Self { bar, start: Instant::now(), quiet }
+    }
+
+    /// Shows how much has come.
+    pub(crate) fn count(&self, rows: u64, bytes: u64) {
+        if let Some(bar) = self.bar.as_ref().filter(|_| self.start.elapsed() > WONDER) {
+            bar.set_message(format!("{} rows, {}", HumanCount(rows), HumanBytes(bytes)));
+            bar.tick();
+        }
+    }
+
     /// Shows how far the run is, and breaks it off if the user has pressed Ctrl-C.
     pub(crate) fn watch(&self, progress: Progress) -> ControlFlow<()> {
         if let Some(bar) = self.bar.as_ref().filter(|_| self.start.elapsed() > WONDER) {
             bar.set_message(format!("{} rows", HumanCount(progress.rows)));
             bar.set_position(progress.per_mille);
         }
-        match INTERRUPTED.load(Ordering::Relaxed) {
+        match is_interrupted() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }

@@ -104,7 +104,7 @@ pub enum RecipientError {
 
     /// The server refuses.
     #[error("{}", .0.message())]
-    Refused(tonic::Status),
+    Refused(Box<tonic::Status>),
 
     /// How to reach the server is wrong.
     #[error("{0}")]

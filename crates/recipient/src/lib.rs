@@ -12,16 +12,31 @@
 //!  parcel         two sealed parts into one clear batch
 //!  opener         the order of it all, and whether everything came
 //!  papers         the manifest against what came
+//!  statement      a query as the statement that releases its rows
+//!  server         how P1 is reached
+//!  fetch          rows of a statement, in spite of lost connections
+//!  incoming       received and opened at the same time
+//!  gateway        a local Flight SQL endpoint that gives clear rows
 //!  error          what can go wrong
 //! ```
 
 mod columns;
 mod error;
+mod fetch;
+mod gateway;
+mod incoming;
 mod opener;
 mod papers;
 mod parcel;
 mod sealed_table;
+mod server;
+mod statement;
 
 pub use error::RecipientError;
+pub use fetch::{Fetch, Patience};
+pub use gateway::Gateway;
+pub use incoming::Incoming;
 pub use opener::{Opener, Received};
 pub use sealed_table::{RELEASE_METADATA_KEY, SealedPart, SealedRow, sealed_schema};
+pub use server::{FetchTls, Token};
+pub use statement::release_statement;

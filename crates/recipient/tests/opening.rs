@@ -1,0 +1,151 @@
+//! Releases of a real desk, opened.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::{Decimal128Type, Int64Type};
+use support::{CSV, Form, House, Plan};
+use veil_cells::{CellType, JointNoise, Mechanism};
+use veil_owner::decrypt_batch;
+use veil_protocols::ProtocolError;
+use veil_recipient::{Opener, Received, RecipientError};
+use veil_release::ReleaseId;
+
+fn open(house: &House, sealed: &RecordBatch) -> Result<(RecordBatch, Received), RecipientError> {
+    let mut opener = Opener::new(house.alice.clone()).with_owner(house.owner.public());
+    let batches = opener.open(std::slice::from_ref(sealed))?;
+    let received = opener.finish()?;
+    Ok((concat_batches(&received.schema, &batches)?, received))
+}
+
+#[tokio::test]
+async fn every_kind_arrives_as_its_owner_would_decrypt_it() {
+    let house = House::new("");
+    let batch = house.encrypted(CSV);
+    let expected = decrypt_batch(&house.owner, &batch).unwrap();
+    assert_eq!((expected.num_rows(), expected.num_columns()), (6, 11));
+    for form in [Form::Cells, Form::Slots] {
+        let sealed = house.release(Plan { form, ..Plan::new(&batch) }).await.unwrap();
+        // Header, two parcels, manifest.
+        assert_eq!(sealed.num_rows(), 4);
+        let (clear, received) = open(&house, &sealed).unwrap();
+        assert_eq!(clear.columns(), expected.columns());
+        let names = |batch: &RecordBatch| batch.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+        assert_eq!(names(&clear), names(&expected));
+        assert_eq!((received.rows, received.suppressed, received.owner_known), (6, 0, true));
+        // Row by row, as it may come, with the schema known as early as can be.
+        let mut opener = Opener::new(house.alice.clone());
+        let mut parts = Vec::new();
+        for row in 0..sealed.num_rows() {
+            parts.extend(opener.open(&[sealed.slice(row, 1)]).unwrap());
+            assert_eq!(opener.schema().unwrap().is_some(), row >= 1, "a clear column's type comes with a parcel");
+        }
+        assert_eq!(concat_batches(&received.schema, &parts).unwrap(), clear);
+        assert!(!opener.finish().unwrap().owner_known);
+    }
+}
+
+#[tokio::test]
+async fn without_clear_columns_the_header_tells_the_schema() {
+    let house = House::new("");
+    let batch = house.encrypted("id,name\n1,a\n2,b\n");
+    let sealed = house.release(Plan::new(&batch)).await.unwrap();
+    let mut opener = Opener::new(house.alice.clone());
+    assert_eq!(opener.open(&[sealed.slice(0, 1)]).unwrap().len(), 0);
+    let schema = opener.schema().unwrap().unwrap();
+    assert_eq!(schema, decrypt_batch(&house.owner, &batch).unwrap().schema());
+}
+
+#[tokio::test]
+async fn a_release_without_rows_has_its_schema_from_the_manifest() {
+    let house = House::new("");
+    let batch = house.encrypted(CSV).slice(0, 0);
+    let sealed = house.release(Plan::new(&batch)).await.unwrap();
+    assert_eq!(sealed.num_rows(), 2);
+    let (clear, received) = open(&house, &sealed).unwrap();
+    let expected = decrypt_batch(&house.owner, &batch).unwrap();
+    assert_eq!((clear.num_rows(), received.rows), (0, 0));
+    assert_eq!(clear.columns(), expected.columns());
+}
+
+#[tokio::test]
+async fn suppressed_rows_come_as_noise_and_are_left_out() {
+    let house = House::new("");
+    let batch = house.encrypted(CSV);
+    let flag = vec![false, true, false, true, true, false];
+    let plan = Plan { form: Form::Slots, flag: Some(flag.clone()), ..Plan::new(&batch) };
+    let sealed = house.release(plan).await.unwrap();
+    let (clear, received) = open(&house, &sealed).unwrap();
+    let keep: BooleanArray = flag.iter().map(|flag| Some(!flag)).collect();
+    let expected = filter_record_batch(&decrypt_batch(&house.owner, &batch).unwrap(), &keep).unwrap();
+    assert_eq!(clear.columns(), expected.columns());
+    assert_eq!((received.rows, received.suppressed), (3, 3));
+    assert!(clear.schema().field_with_name("suppressed").is_err());
+    // The servers know no number of them, and the manifest has all rows.
+    assert_eq!(received.manifest.manifest.rows, 6);
+}
+
+#[tokio::test]
+async fn quotients_are_rounded_halves_away_from_zero() {
+    let house = House::new("");
+    let batch = house.encrypted("id\n7\n-7\n1000\n5\n");
+    let sums = |name: &str, cell_type: &mut CellType| {
+        assert_eq!(name, "id");
+        cell_type.computed = true;
+    };
+    let plan = Plan { change: sums, divisors: [(0, vec![2, 2, 3, 1])].into(), ..Plan::new(&batch) };
+    let (clear, _) = open(&house, &house.release(plan).await.unwrap()).unwrap();
+    assert_eq!(clear.column(0).as_primitive::<Int64Type>().values(), &[4, -4, 333, 5]);
+    // Nobody divides by zero.
+    let id = ReleaseId([8; 16]);
+    let plan = Plan { id, change: sums, divisors: [(0, vec![1, 0, 1, 1])].into(), ..Plan::new(&batch) };
+    let error = open(&house, &house.release(plan).await.unwrap()).unwrap_err().to_string();
+    assert!(error.starts_with("parcel 1, column id: row 2: "), "{error}");
+}
+
+fn noised(name: &str, cell_type: &mut CellType) {
+    if name == "cost" {
+        cell_type.spent = 1_000_000;
+        cell_type.computed = true;
+        cell_type.awaits = vec![JointNoise { mechanism: Mechanism::Laplace, epsilon: 1_000_000 }];
+    }
+}
+
+#[tokio::test]
+async fn noise_of_p2_is_in_the_values_and_the_same_when_asked_again() {
+    let house = House::new("epsilon = { cost = 1 }");
+    let csv: String =
+        ["cost,region\n".to_owned()].into_iter().chain((0..60).map(|row| format!("{},r{row}\n", 1000 + row))).collect();
+    let batch = house.encrypted(&csv);
+    let plan = || Plan { change: noised, parcel_rows: 25, ..Plan::new(&batch) };
+    let first = house.release(plan()).await.unwrap();
+    let again = house.release(plan()).await.unwrap();
+    // Sealed anew, and the same inside.
+    assert_ne!(first.column(1), again.column(1));
+    let (one, received) = open(&house, &first).unwrap();
+    let (two, _) = open(&house, &again).unwrap();
+    assert_eq!(one, two);
+    assert_eq!(received.manifest.manifest.spent["cost"], 1_000_000);
+    let truth = decrypt_batch(&house.owner, &batch).unwrap();
+    let cents = |batch: &RecordBatch| batch.column(0).as_primitive::<Decimal128Type>().values().to_vec();
+    let noise: Vec<i128> = cents(&one).iter().zip(cents(&truth)).map(|(noised, true_)| noised - true_).collect();
+    // The scale is 500000 cents: 50 zeros of 60 would be a wonder.
+    assert!(noise.iter().filter(|noise| **noise == 0).count() < 10, "{noise:?}");
+    assert!(noise.iter().any(|noise| *noise > 0) && noise.iter().any(|noise| *noise < 0), "{noise:?}");
+    assert_eq!(one.column(1), truth.column(1));
+
+    // Another release would spend more than there is.
+    let other = Plan { id: ReleaseId([4; 16]), ..plan() };
+    match house.release(other).await {
+        Err(ProtocolError::Exhausted(why)) => assert!(why.contains("has spent 1 of 1"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // And without noise the column does not leave.
+    match house.release(Plan { id: ReleaseId([5; 16]), ..Plan::new(&batch) }).await {
+        Err(ProtocolError::Denied(why)) => assert!(why.contains("only with noise"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,353 @@
+//! A release from end to end in one process: the owner's keys, P2 with its desk, and what P1 does by hand.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "shared by several test programs; a test fails by panicking")]
+
+pub(crate) mod engine;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, LargeBinaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array,
+};
+use arrow::datatypes::Schema;
+use arrow::ipc::reader::FileReader;
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+use veil_cells::{
+    CONSTANTS_METADATA_KEY, CellArray, CellType, CellView, ColumnId, Kind, Role, SEALED_METADATA_KEY, Width,
+};
+use veil_keys::{OwnerKeys, RecipientKey, decrypt_column};
+use veil_owner::{Declaration, Output, encrypt_file, unwatched};
+use veil_protocols::release::apply::apply;
+use veil_protocols::release::attest::attest;
+use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
+use veil_protocols::{InProcess, Limits, ProtocolError, Randomness, Responder, Session};
+use veil_recipient::sealed_schema;
+use veil_release::{
+    Application, AskedColumn, Content, Digest, Ledger, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest, ManifestColumn,
+    NoiseBy, ParcelDigests, Party, Policy, ReleaseDesk, ReleaseId, SEAL_INFO, SeenValues, SignedManifest, Terms,
+    Unsigned, associated, seal_to,
+};
+use veil_slots::{DEGREE, L1, Sample, Sanitizer, Slots, plain};
+use zeroize::Zeroizing;
+
+/// Every kind, with NULLs that are seen and NULLs that are not.
+pub(crate) const DECLARATION: &str = r#"
+[table]
+name = "t"
+[column.id]
+kind = "integer"
+range = [-100, 100000]
+[column.cost]
+kind = "decimal"
+scale = 2
+range = ["0.00", "5000.00"]
+public_range = true
+[column.born]
+kind = "date"
+range = ["1900-01-01", "2030-01-01"]
+[column.seen]
+kind = "timestamp"
+range = ["2000-01-01T00:00:00", "2030-01-01T00:00:00"]
+[column.well]
+kind = "boolean"
+[column.sex]
+kind = "binary"
+values = ["f", "m"]
+hide_nulls = true
+[column.name]
+kind = "text"
+max_length = 24
+[column.alias]
+kind = "text"
+max_length = 12
+hide_nulls = true
+identifier = true
+[column.job]
+kind = "category"
+values = ["baker", "smith", "tailor"]
+[column.age]
+kind = "integer"
+range = [0, 120]
+hide_nulls = true
+[column.region]
+kind = "clear"
+"#;
+
+pub(crate) const CSV: &str = "\
+id,cost,born,seen,well,sex,name,alias,job,age,region
+1,12.50,1980-02-29,2020-01-01T10:00:00,true,f,Änne Müller,anne,baker,33,north
+2,,,,,,,,,,
+-100,0.00,1900-01-01,2000-01-01T00:00:00,false,m,,x,tailor,0,south
+,5000.00,2029-12-31,2029-12-31T23:59:59,,m,Bo,,,120,
+5,7.01,1999-09-09,,true,,a name of 24 letters now,zwei,smith,,west
+100000,1.00,,2011-11-11T11:11:11,false,f,C,drei,,77,east
+";
+
+/// Where values come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Cells,
+    Slots,
+}
+
+/// What to release, and how.
+pub(crate) struct Plan<'a> {
+    pub(crate) batch: &'a RecordBatch,
+    pub(crate) form: Form,
+    pub(crate) parcel_rows: usize,
+    /// Rows that are suppressed.
+    pub(crate) flag: Option<Vec<bool>>,
+    pub(crate) id: ReleaseId,
+    pub(crate) change: fn(&str, &mut CellType),
+    /// By the place of a column.
+    pub(crate) divisors: BTreeMap<usize, Vec<u32>>,
+    /// The masks of a retry are those of the first try.
+    pub(crate) seed: u64,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(batch: &'a RecordBatch) -> Self {
+        Self {
+            batch,
+            form: Form::Cells,
+            parcel_rows: 4,
+            flag: None,
+            id: ReleaseId([9; 16]),
+            change: |_, _| {},
+            divisors: BTreeMap::new(),
+            seed: 5,
+        }
+    }
+}
+
+/// The parties.
+pub(crate) struct House {
+    pub(crate) owner: OwnerKeys,
+    pub(crate) alice: RecipientKey,
+    session: Session,
+    _ledger: tempfile::TempDir,
+}
+
+impl House {
+    /// With an epsilon for `cost`, in the policy's words.
+    pub(crate) fn new(epsilon: &str) -> Self {
+        let mut rng = StdRng::seed_from_u64(31);
+        let owner = OwnerKeys::generate(&mut rng);
+        let alice = RecipientKey::generate("alice", &mut rng).unwrap();
+        let text = format!(
+            "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{}\"\n[[recipient.alice.allow]]\ntable = \"t\"\n\
+             columns = [\"id\", \"cost\", \"born\", \"seen\", \"well\", \"sex\", \"name\", \"alias\", \"job\", \"age\", \"region\"]\n{epsilon}\n",
+            owner.key_id(),
+            alice.public(),
+        );
+        let ledger = tempfile::tempdir().unwrap();
+        let desk = ReleaseDesk::new(Policy::parse(&text).unwrap(), Ledger::open(ledger.path()).unwrap(), owner.p2());
+        let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
+        let responder = Arc::new(responder.with_desk(Arc::new(desk)));
+        let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
+        let channel = Arc::new(InProcess::new(responder));
+        let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::os());
+        Self { owner, alice, session, _ledger: ledger }
+    }
+
+    /// A clear table, encrypted.
+    pub(crate) fn encrypted(&self, csv: &str) -> RecordBatch {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, path) = (folder.path().join("t.csv"), folder.path().join("t.arrow"));
+        std::fs::write(&input, csv).unwrap();
+        let all = Declaration::parse(DECLARATION, Path::new("t.toml")).unwrap();
+        let names: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+        let mut declaration = all;
+        declaration.columns.retain(|name, _| names.contains(&name.as_str()));
+        let output = Output { path: path.clone(), force: false };
+        let mut rng = StdRng::seed_from_u64(32);
+        encrypt_file(&input, &declaration, &self.owner, &output, &mut rng, &unwatched).unwrap();
+        FileReader::try_new(std::fs::File::open(&path).unwrap(), None).unwrap().next().unwrap().unwrap()
+    }
+
+    /// What P1 does.
+    pub(crate) async fn release(&self, plan: Plan<'_>) -> Result<RecordBatch, ProtocolError> {
+        let mut rng = StdRng::seed_from_u64(plan.seed);
+        let application = self.application(&plan);
+        let admitted = apply(&self.session, application.to_json().unwrap()).await?;
+        let terms: Terms = serde_json::from_slice(&admitted.terms).unwrap();
+        let mut rows = vec![(0, Some(admitted.header), None, None)];
+        let (mut digests, mut receipts) = (BTreeMap::new(), BTreeMap::new());
+        let (mut number, mut from) = (1, 0);
+        while from < plan.batch.num_rows() {
+            let batch = plan.batch.slice(from, plan.parcel_rows.min(plan.batch.num_rows() - from));
+            let mut seed = [0; 32];
+            rng.fill_bytes(&mut seed);
+            let parcel = Parcel {
+                permit: admitted.permit.clone(),
+                number,
+                rows: batch.num_rows(),
+                columns: self.columns(&plan, &batch, from, &mut rng),
+                seed,
+            };
+            let sealed = seal_parcels(&self.session, vec![parcel]).await?.remove(0);
+            let seen = SeenValues { seed: Zeroizing::new(seed), batch: seen(&plan, &batch, from) };
+            let bound = associated(plan.id, Party::P1, number);
+            let from_p1 =
+                seal_to(&terms.recipient_key, SEAL_INFO, &bound, &seen.to_bytes().unwrap(), &mut rng).unwrap();
+            digests.insert(number, ParcelDigests { p1: Digest::of(&from_p1), p2: Digest::of(&sealed.sealed) });
+            receipts.insert(number, Digest(sealed.receipt.try_into().unwrap()));
+            rows.push((number, Some(sealed.sealed), Some(from_p1), None));
+            (number, from) = (number + 1, from + batch.num_rows());
+        }
+        let manifest = self.manifest(&plan, application, digests);
+        let unsigned = serde_json::to_vec(&Unsigned { manifest: manifest.clone(), receipts }).unwrap();
+        let p2 = serde_json::from_slice(&attest(&self.session, admitted.permit, unsigned).await?).unwrap();
+        let p1 = self.owner.p1().signer().attest(MANIFEST_CONTEXT, &manifest.to_bytes().unwrap());
+        let manifest = SignedManifest { manifest, p1, p2 }.to_json().unwrap();
+        rows.push((number, None, None, Some(manifest)));
+        Ok(table(plan.id, rows))
+    }
+
+    fn application(&self, plan: &Plan<'_>) -> Application {
+        let column = |field: &arrow::datatypes::FieldRef| {
+            let text = |key: &str| field.metadata().get(key).cloned();
+            let content = match CellType::of_field(field).unwrap() {
+                None => Content::Clear { data_type: field.data_type().to_string() },
+                Some(mut cell_type) => {
+                    (plan.change)(field.name(), &mut cell_type);
+                    let (sealed, constants) = (text(SEALED_METADATA_KEY), text(CONSTANTS_METADATA_KEY));
+                    Content::Encrypted { cell_type, sealed, constants, shape: None }
+                }
+            };
+            AskedColumn { name: field.name().clone(), content }
+        };
+        let mut columns: Vec<AskedColumn> = plan.batch.schema().fields().iter().map(column).collect();
+        if plan.flag.is_some() {
+            let column = ColumnId::of(self.owner.key_id(), "t", "suppressed");
+            let plain = CellType::new(Kind::Boolean, Width::of_range(0, 1).unwrap(), 1, self.owner.key_id(), column);
+            let cell_type = CellType { role: Role::Suppressed, ..plain };
+            let content = Content::Encrypted { cell_type, sealed: None, constants: None, shape: None };
+            columns.push(AskedColumn { name: "suppressed".to_owned(), content });
+        }
+        Application {
+            release: plan.id,
+            key_set: self.owner.key_id(),
+            recipient: "alice".to_owned(),
+            query: "SELECT * FROM t".to_owned(),
+            software: "test".to_owned(),
+            columns,
+        }
+    }
+
+    fn slots(&self, numbers: impl Iterator<Item = i64>, rng: &mut StdRng) -> Slots<L1> {
+        let mut values: Vec<u64> = numbers.map(plain::from_signed).collect();
+        values.resize(DEGREE, 0);
+        self.owner.p2().slot().seal(&values, rng).expand().unwrap().raised()
+    }
+
+    fn columns(&self, plan: &Plan<'_>, batch: &RecordBatch, from: usize, rng: &mut StdRng) -> Vec<Column> {
+        let flags = plan.flag.as_ref().map(|flag| {
+            let flag = flag.iter().skip(from).take(batch.num_rows()).map(|flag| i64::from(*flag)).collect::<Vec<_>>();
+            self.slots(flag.into_iter(), rng)
+        });
+        let mut columns = Vec::new();
+        for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
+            let Some(cell_type) = CellType::of_field(field).unwrap() else { continue };
+            let (cells, lanes) = (CellArray::try_new(array).unwrap(), cell_type.cell_lanes());
+            let lanes = usize::from(lanes.value) + usize::from(lanes.nulls);
+            columns.push(match plan.form {
+                Form::Cells => Column::Cells((0..lanes).map(|lane| samples(cells, lane)).collect()),
+                Form::Slots => {
+                    let opened = decrypt_column(self.owner.cell(), self.owner.key_id(), &cell_type, cells).unwrap();
+                    assert_eq!(opened.lanes, lanes);
+                    let lane = |lane: usize| opened.messages.iter().skip(lane).step_by(lanes).copied();
+                    let lanes = (0..lanes).map(|at| self.slots(lane(at), rng)).collect();
+                    Column::Slots(lanes, flags.clone())
+                }
+            });
+        }
+        columns.extend(flags.map(|flags| Column::Slots(vec![flags], None)));
+        columns
+    }
+
+    fn manifest(&self, plan: &Plan<'_>, application: Application, digests: BTreeMap<u32, ParcelDigests>) -> Manifest {
+        let mut spent = BTreeMap::new();
+        let column = |column: AskedColumn| {
+            let (kind, encrypted, epsilon) = match column.content {
+                Content::Clear { data_type } => (data_type, false, 0),
+                Content::Encrypted { cell_type, .. } => (cell_type.kind.to_string(), true, cell_type.spent),
+            };
+            if epsilon > 0 {
+                spent.insert(column.name.clone(), epsilon);
+            }
+            ManifestColumn { name: column.name, kind, encrypted, epsilon, noise: NoiseBy::Nobody }
+        };
+        let columns = application.columns.into_iter().map(column).collect();
+        Manifest {
+            version: MANIFEST_VERSION,
+            release: plan.id,
+            key_set: self.owner.key_id(),
+            owner: self.owner.public().key,
+            recipient: application.recipient,
+            query: application.query,
+            created: "2026-11-18T01:02:03Z".to_owned(),
+            software: BTreeMap::new(),
+            protocols: BTreeMap::new(),
+            columns,
+            rows: plan.batch.num_rows() as u64,
+            parcels: digests.len() as u32,
+            classes: None,
+            suppressed: None,
+            spent,
+            leakage: Vec::new(),
+            digests,
+        }
+    }
+}
+
+/// The samples of one lane, of rows that are not NULL.
+fn samples(cells: CellArray<'_>, lane: usize) -> Vec<Sample> {
+    let sample = |bytes: &[u8]| {
+        let cell = CellView::parse(bytes).unwrap();
+        let (term, body) = (cell.terms().next().unwrap(), cell.bodies().nth(lane).unwrap());
+        assert_eq!((cell.terms().count(), term.coefficient), (1, 1));
+        Sample { seed: term.seed, index: term.index + lane as u16, body }
+    };
+    (0..cells.len()).filter_map(|row| cells.bytes(row)).map(sample).collect()
+}
+
+/// What P1 sees of a parcel.
+fn seen(plan: &Plan<'_>, batch: &RecordBatch, from: usize) -> RecordBatch {
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    for (place, (field, array)) in batch.schema().fields().iter().zip(batch.columns()).enumerate() {
+        if CellType::of_field(field).unwrap().is_none() {
+            columns.push((format!("clear.{place}"), array.clone()));
+            continue;
+        }
+        if array.null_count() > 0 {
+            let present: BooleanArray = (0..array.len()).map(|row| Some(array.is_valid(row))).collect();
+            columns.push((format!("present.{place}"), Arc::new(present)));
+        }
+        if let Some(divisors) = plan.divisors.get(&place) {
+            let divisors = divisors[from..from + batch.num_rows()].to_vec();
+            columns.push((format!("divisor.{place}"), Arc::new(UInt32Array::from(divisors))));
+        }
+    }
+    if columns.is_empty() {
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        return RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
+    }
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+pub(crate) type Row = (u32, Option<Vec<u8>>, Option<Vec<u8>>, Option<String>);
+
+/// The table that a release travels in.
+pub(crate) fn table(release: ReleaseId, rows: Vec<Row>) -> RecordBatch {
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(rows.iter().map(|row| Some(row.0)).collect::<UInt32Array>()),
+        Arc::new(rows.iter().map(|row| row.1.as_deref()).collect::<LargeBinaryArray>()),
+        Arc::new(rows.iter().map(|row| row.2.as_deref()).collect::<LargeBinaryArray>()),
+        Arc::new(rows.iter().map(|row| row.3.as_deref()).collect::<StringArray>()),
+    ];
+    RecordBatch::try_new(sealed_schema(release), columns).unwrap()
+}
