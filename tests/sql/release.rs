@@ -142,6 +142,7 @@ async fn the_recipient_gets_what_the_owner_reads() {
     let manifest = &received.manifest.manifest;
     assert_eq!((manifest.rows, manifest.parcels, received.suppressed), (9000, 2, 0));
     assert_eq!(manifest.columns.len(), 8);
+    assert_eq!(manifest.protocols.keys().collect::<Vec<_>>(), ["apply", "attest", "seal_parcel"]);
     assert!(manifest.query.starts_with("release((SELECT name, age"), "{}", manifest.query);
 }
 
@@ -223,6 +224,7 @@ epsilon = { age = 3.0, smoker = 3.0, illness = 3.0 }"#;
     let nulls = texts(&found)[1].1.iter().filter(|text| *text == "NULL").count();
     assert_eq!(nulls, 133);
     assert!(received.manifest.manifest.columns.iter().all(|column| column.noise == NoiseBy::Both));
+    assert!(received.manifest.manifest.protocols.contains_key("redraw"));
 
     // 3 is enough for three releases of 1.
     hospital.released("SELECT * FROM noisy").await;

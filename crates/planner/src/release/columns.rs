@@ -72,9 +72,7 @@ impl Columns {
             let Some(column) = EncryptedField::of(field)? else { continue };
             let (shape, cell_type) = (column.shape()?, column.cell_type);
             if cell_type.places > 0 {
-                return plan_err!(
-                    "{name} is an average, which cannot be released: release what it is computed from, or enc_sum and a count"
-                );
+                return plan_err!("{name} is an average, which cannot be released: release what it is computed from");
             }
             if cell_type.role == Role::Suppressed && cell_type.withheld {
                 flag = Some(place);

@@ -17,7 +17,7 @@ use veil_protocols::identifiers::{Method, Table};
 use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
 use veil_protocols::release::check_classes::{Labelled, check_classes};
-use veil_protocols::release::seal_parcel::{Parcel, seal_parcels};
+use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
 use veil_protocols::release::{ClassSizes, SealedParcel};
 use veil_protocols::{ProtocolError, Session, catalog};
 use veil_release::{
@@ -34,8 +34,8 @@ use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
 
-/// The protocols that every release takes.
-pub(super) const PROTOCOLS: [&str; 4] = ["apply", "check_classes", "seal_parcel", "attest"];
+/// The protocols of a release; some take only those of columns that need them.
+pub(super) const PROTOCOLS: [&str; 6] = ["apply", "check_classes", "lift", "redraw", "seal_parcel", "attest"];
 
 /// One run.
 pub(super) struct Run {
@@ -59,6 +59,8 @@ struct Underway {
     permit: Vec<u8>,
     terms: Terms,
     classes: Option<ClassSizes>,
+    /// Whether some values went through slots.
+    lifted: bool,
     rows: u64,
     parcels: u32,
     digests: BTreeMap<u32, ParcelDigests>,
@@ -92,6 +94,7 @@ impl Run {
             permit: admission.permit,
             terms,
             classes: None,
+            lifted: false,
             rows: 0,
             parcels: 0,
             digests: BTreeMap::new(),
@@ -209,6 +212,7 @@ impl Run {
             // The flag itself must arrive as it is.
             let suppressed = suppressed.as_ref().filter(|_| self.columns.flag != Some(place));
             let prepared = prepare(&session, column, array, suppressed).await.map_err(protocol)?;
+            underway.lifted |= matches!(prepared.column, Column::Slots(..));
             columns.push(prepared.column);
             if let Some(present) = prepared.present {
                 seen.push((Field::new(format!("present.{place}"), DataType::Boolean, false), Arc::new(present)));
@@ -304,7 +308,14 @@ impl Run {
             passed: true,
             smallest: Some(sizes.smallest.into()),
         });
-        let entries = || PROTOCOLS.iter().filter_map(|name| catalog::find(name));
+        let drawn = self.columns.encrypted.iter().any(|(_, column)| !column.draws().is_empty());
+        let taken = |name: &&&str| match **name {
+            "check_classes" => underway.classes.is_some(),
+            "redraw" => drawn,
+            "lift" => underway.lifted,
+            _ => true,
+        };
+        let entries = || PROTOCOLS.iter().filter(taken).filter_map(|name| catalog::find(name));
         let told = |party: &str, what: &str| (what != "nothing").then(|| format!("{party} learns {what}"));
         let leakage = entries().flat_map(|of| [told("P1", of.leakage.p1), told("P2", of.leakage.p2)]);
         Manifest {

@@ -48,7 +48,7 @@ impl Protocol for Apply {
     const SUMMARY: &'static str = "a release is held against the owner's policy";
     const LEAKAGE: Leakage = Leakage {
         p1: "whether the policy grants it, and which rule refuses",
-        p2: "the query, the recipient, and the types and labels of its columns",
+        p2: "the query, the recipient, the types and labels of its columns, and the bounds of those that await noise",
     };
     type Query = Query;
     type Received = Query;
