@@ -189,7 +189,12 @@ fn a_recipient_fetches_what_the_policy_allows() {
     assert!(error.contains("out.csv exists already"), "{error}");
     let error = place.fail(&fetch(&p1, QUERY, "out.parquet", &all));
     assert!(error.contains("out.manifest.json exists already"), "{error}");
-    place.succeed(&fetch(&p1, "SELECT age FROM people WHERE age IS NOT NULL", "out.csv", &[&all[..], &["--force"]].concat()));
+    place.succeed(&fetch(
+        &p1,
+        "SELECT age FROM people WHERE age IS NOT NULL",
+        "out.csv",
+        &[&all[..], &["--force"]].concat(),
+    ));
     assert_eq!(place.text("out.csv"), "age\n39\n41\n40\n");
 
     for (sql, output, more, says) in [
@@ -220,6 +225,22 @@ fn a_recipient_fetches_what_the_policy_allows() {
     ] {
         let error = place.fail(&fetch(&p1, sql, output, &more));
         assert!(error.contains(says), "{says}: {error}");
+    }
+}
+
+#[test]
+fn a_recipient_shows_a_certificate_where_one_is_asked_for() {
+    let place = Place::new();
+    let p2 = ["p2", "--keys", "keys/p2.keys", "--policy", "policy.signed", "--state", "p2-state"];
+    let p2 = place.start(&[&p2[..], &["--listen", "127.0.0.1:0", "-q"]].concat());
+    let serve = ["serve", "--keys", "keys/p1.keys", "--p2", &p2.url, "--table", "people=people.veil.parquet"];
+    let tls = ["--tls-cert", "p1.pem", "--tls-key", "p1.key", "--client-ca", "ca.pem"];
+    let p1 = place.start(&[&serve[..], &tls, &["--listen", "127.0.0.1:0", "-q"]].concat());
+    let shown = |name: &'static str, key: &'static str| ["--tls-ca", "ca.pem", "--tls-cert", name, "--tls-key", key];
+    place.succeed(&fetch(&p1, QUERY, "out.csv", &[&KEY[..], &OWNER, &shown("p2.pem", "p2.key")].concat()));
+    assert_eq!(place.text("out.csv").lines().count(), 5);
+    for more in [&["--tls-ca", "ca.pem"][..], &shown("rogue.pem", "rogue.key")] {
+        place.fail(&fetch(&p1, QUERY, "x.csv", &[&KEY[..], more].concat()));
     }
 }
 
