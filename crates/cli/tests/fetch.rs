@@ -240,7 +240,8 @@ fn a_recipient_shows_a_certificate_where_one_is_asked_for() {
     place.succeed(&fetch(&p1, QUERY, "out.csv", &[&KEY[..], &OWNER, &shown("p2.pem", "p2.key")].concat()));
     assert_eq!(place.text("out.csv").lines().count(), 5);
     for more in [&["--tls-ca", "ca.pem"][..], &shown("rogue.pem", "rogue.key")] {
-        place.fail(&fetch(&p1, QUERY, "x.csv", &[&KEY[..], more].concat()));
+        let error = place.fail(&fetch(&p1, QUERY, "x.csv", &[&KEY[..], more].concat()));
+        assert!(error.contains("cannot be reached: "), "{error}");
     }
 }
 
