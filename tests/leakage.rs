@@ -5,6 +5,8 @@
 
 #[path = "leakage/k_anonymize.rs"]
 mod k_anonymize;
+#[path = "leakage/release.rs"]
+mod release;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -969,9 +971,14 @@ fn only_these_protocols_declare_leakage() {
         "count_small",
         "lookup_long",
         "few_select",
+        "apply",
+        "redraw",
+        "check_classes",
+        "seal_parcel",
+        "attest",
     ];
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(to_p1, ["open", "count_classes", "count_tags", "count_small"]);
+    assert_eq!(to_p1, ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes"]);
 }
