@@ -38,6 +38,6 @@ pub use client::FlightChannel;
 pub use connection::{ClientConfig, Connection, Health};
 pub use server::{BoundServer, P2Server, ServerConfig, ServerError, flight_server};
 pub use service::P2Service;
-pub use status::{error_of, reason, status_of};
+pub use status::{error_of, is_refused_certificate, reason, status_of};
 pub use terms::Terms;
 pub use tls::{ClientTls, HANDSHAKE_TIMEOUT, ServerTls, TlsError, authority, identity, install_crypto};

@@ -128,7 +128,7 @@ pub fn reason(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Whether TLS failed over a certificate: trying again does not help.
-pub(crate) fn is_refused_certificate(why: &str) -> bool {
+pub fn is_refused_certificate(why: &str) -> bool {
     ["received fatal alert", "invalid peer certificate"].iter().any(|sign| why.contains(sign))
 }
 

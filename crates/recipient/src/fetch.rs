@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
-use veil_flight_p2::reason;
+use veil_flight_p2::{is_refused_certificate, reason};
 use veil_flight_sql::{DONE_ACTION, FROM_HEADER, KEPT};
 
 use crate::incoming::Incoming;
@@ -45,6 +45,9 @@ impl Default for Patience {
         Self { tries: 10, first: Duration::from_millis(100) }
     }
 }
+
+/// A server from which nothing has come is soon reported.
+const FIRST_TRIES: u32 = 4;
 
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -177,8 +180,13 @@ impl Fetch {
         if !is_lost(&status) {
             return Err(refused(status));
         }
+        let (url, why) = (self.url.clone(), reason(&status));
+        // A server that wants another certificate wants it the next time too.
+        if is_refused_certificate(&why) || (rows == 0 && *failures >= self.patience.tries.min(FIRST_TRIES)) {
+            return Err(RecipientError::Unreachable { url, why });
+        }
         if *failures >= self.patience.tries {
-            return Err(RecipientError::Lost { url: self.url.clone(), rows, why: reason(&status) });
+            return Err(RecipientError::Lost { url, rows, why });
         }
         let wait = self.patience.first.saturating_mul(1 << (*failures).min(16)).min(LONGEST_WAIT);
         *failures += 1;

@@ -4,14 +4,13 @@
 //! asks about a statement, waits for the client to ask for rows, and is the same for all questions until then: a release may
 //! cost epsilon, and must not be made again for a question.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use futures::StreamExt;
-use futures::stream;
+use futures::{StreamExt, stream};
 use veil_flight_sql::{AnswerError, Answers, Caller, Kind, Prepared, Rows, Run, TableEntry};
 use veil_keys::RecipientKey;
 use veil_release::OwnerPublic;
@@ -30,8 +29,8 @@ const LONGEST: Duration = Duration::from_secs(30 * 60);
 pub struct Gateway {
     source: Arc<Source>,
     waiting: Arc<Mutex<VecDeque<Waiting>>>,
-    /// One question at a time, so that two about the same statement do not begin two releases.
-    asking: tokio::sync::Mutex<()>,
+    /// One question about a statement at a time, so that two do not begin two releases.
+    asking: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Debug)]
@@ -63,7 +62,14 @@ impl Gateway {
     /// Between a server and the holder of a recipient's key. With the owner's key, manifests must be signed under it.
     pub fn new(fetch: Fetch, key: RecipientKey, owner: Option<OwnerPublic>) -> Self {
         let source = Arc::new(Source { fetch, key, owner });
-        Self { source, waiting: Arc::default(), asking: tokio::sync::Mutex::new(()) }
+        Self { source, waiting: Arc::default(), asking: Mutex::default() }
+    }
+
+    /// The turns of those who ask about a statement; of statements that nobody asks about, there are none.
+    fn turn(&self, statement: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        asking.retain(|_, turn| Arc::strong_count(turn) > 1);
+        asking.entry(statement.to_owned()).or_default().clone()
     }
 }
 
@@ -71,7 +77,8 @@ impl Gateway {
 impl Answers for Gateway {
     async fn prepare(&self, caller: &Caller, sql: &str) -> Result<Prepared, AnswerError> {
         let statement = release_statement(sql, self.source.key.name()).map_err(|error| answer(&error))?;
-        let _one = self.asking.lock().await;
+        let turn = self.turn(&statement);
+        let _one = turn.lock().await;
         let known = find(&mut locked(&self.waiting), &caller.name, &statement).map(|at| at.schema.clone());
         let schema = match known {
             Some(schema) => schema,

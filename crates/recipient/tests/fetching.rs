@@ -167,6 +167,25 @@ async fn other_clients_read_clear_rows_through_the_gateway() {
     assert_eq!(tables[0].column_by_name("table_name").unwrap().as_string::<i32>().value(0), "t");
 }
 
+/// Two clients ask at once: the second waits for the first one's release, while another statement waits for neither.
+#[tokio::test]
+async fn questions_at_the_same_time_begin_one_release() {
+    let (house, sealed, _) = example().await;
+    let engine = Arc::new(Engine::new(sealed, 0));
+    let site = Site::new(engine.clone()).await;
+    let gateway = gateway(&site, &house).await;
+    let asked = |sql: &'static str| {
+        let client = client(&gateway);
+        async move { client.await.execute(sql.to_owned(), None).await.map(drop) }
+    };
+    let permits = async { engine.permits.add_permits(100) };
+    let (one, two, three, ()) = tokio::join!(asked("SELECT 1"), asked("SELECT 1"), asked("SELECT forbidden"), permits);
+    one.unwrap();
+    two.unwrap();
+    assert!(three.is_err());
+    assert_eq!(engine.runs.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test]
 async fn a_gateway_ends_with_an_error_if_the_end_is_missing() {
     let (house, sealed, _) = example().await;
