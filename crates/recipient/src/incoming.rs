@@ -1,4 +1,4 @@
-//! A release on its way: sealed batches are received while those before are opened.
+//! A release on its way: sealed batches are received while those before are opened, and those before them are read.
 
 use std::collections::VecDeque;
 
@@ -16,35 +16,38 @@ const WAITING: usize = 4;
 /// A release on its way. Dropping it ends the download.
 #[derive(Debug)]
 pub struct Incoming {
-    fetch: Fetch,
-    promised: Promised,
-    /// Nothing once all is open, or has failed.
-    opener: Option<Opener>,
-    sealed: mpsc::Receiver<Result<RecordBatch, RecipientError>>,
+    steps: mpsc::Receiver<Result<Step, RecipientError>>,
     /// Aborted on drop.
-    _receiving: JoinSet<()>,
+    _working: JoinSet<()>,
     ready: VecDeque<RecordBatch>,
     schema: Option<SchemaRef>,
     received: Option<Received>,
     bytes: u64,
 }
 
+/// What opening comes to.
+#[derive(Debug)]
+enum Step {
+    /// Some is open.
+    Some { clear: Vec<RecordBatch>, schema: Option<SchemaRef>, bytes: u64 },
+    /// All is open, and agrees with its manifest.
+    All(Box<Received>),
+}
+
 impl Incoming {
     pub(crate) fn new(fetch: Fetch, promised: Promised, opener: Opener) -> Self {
-        let (to, sealed) = mpsc::channel(WAITING);
-        let mut receiving = JoinSet::new();
-        receiving.spawn(fetch.clone().receive(promised.clone(), to));
-        Self {
-            fetch,
-            promised,
-            opener: Some(opener),
-            sealed,
-            _receiving: receiving,
-            ready: VecDeque::new(),
-            schema: None,
-            received: None,
-            bytes: 0,
-        }
+        let (to_opener, sealed) = mpsc::channel(WAITING);
+        // One step is ready while the next is made.
+        let (to_reader, steps) = mpsc::channel(1);
+        let mut working = JoinSet::new();
+        working.spawn(fetch.clone().receive(promised.clone(), to_opener));
+        working.spawn(async move {
+            if let Err(error) = open_all(&fetch, &promised, opener, sealed, &to_reader).await {
+                // Nobody may be there to hear it.
+                let _ = to_reader.send(Err(error)).await;
+            }
+        });
+        Self { steps, _working: working, ready: VecDeque::new(), schema: None, received: None, bytes: 0 }
     }
 
     /// The next clear batch. Nothing when all has come and agrees with its manifest: only then believe what came before.
@@ -80,30 +83,50 @@ impl Incoming {
         self.bytes
     }
 
-    /// Opens what is at hand, or waits for more; at the end compares it with its manifest.
+    /// Takes the next step.
     async fn advance(&mut self) -> Result<(), RecipientError> {
-        let first = self.sealed.recv().await.transpose()?;
         let broken = || RecipientError::Internal("it was broken off before".to_owned());
-        let mut opener = self.opener.take().ok_or_else(broken)?;
-        let Some(first) = first else {
-            let received = opener.finish()?;
-            self.fetch.done(&self.promised).await;
-            self.schema = Some(received.schema.clone());
-            self.received = Some(received);
-            return Ok(());
-        };
-        let mut batches = vec![first];
-        while let Ok(more) = self.sealed.try_recv() {
-            batches.push(more?);
+        match self.steps.recv().await.ok_or_else(broken)?? {
+            Step::Some { clear, schema, bytes } => {
+                self.ready.extend(clear);
+                self.schema = schema;
+                self.bytes += bytes;
+            }
+            Step::All(received) => {
+                self.schema = Some(received.schema.clone());
+                self.received = Some(*received);
+            }
         }
-        self.bytes += batches.iter().map(sealed_bytes).sum::<u64>();
-        let opened = spawn_blocking(move || opener.open(&batches).map(|clear| (opener, clear)));
-        let (opener, clear) = opened.await.map_err(|error| RecipientError::Internal(error.to_string()))??;
-        self.schema = opener.schema()?;
-        self.ready.extend(clear);
-        self.opener = Some(opener);
         Ok(())
     }
+}
+
+/// Opens what is at hand, again and again; at the end compares it with its manifest.
+async fn open_all(
+    fetch: &Fetch,
+    promised: &Promised,
+    mut opener: Opener,
+    mut sealed: mpsc::Receiver<Result<RecordBatch, RecipientError>>,
+    to: &mpsc::Sender<Result<Step, RecipientError>>,
+) -> Result<(), RecipientError> {
+    while let Some(first) = sealed.recv().await {
+        let mut batches = vec![first?];
+        while let Ok(more) = sealed.try_recv() {
+            batches.push(more?);
+        }
+        let bytes = batches.iter().map(sealed_bytes).sum::<u64>();
+        let opened = spawn_blocking(move || opener.open(&batches).map(|clear| (opener, clear)));
+        let (opened, clear) = opened.await.map_err(|error| RecipientError::Internal(error.to_string()))??;
+        opener = opened;
+        if to.send(Ok(Step::Some { clear, schema: opener.schema()?, bytes })).await.is_err() {
+            return Ok(());
+        }
+    }
+    let received = Box::new(opener.finish()?);
+    fetch.done(promised).await;
+    // Nobody may be there to hear it.
+    let _ = to.send(Ok(Step::All(received))).await;
+    Ok(())
 }
 
 /// The parts of a batch.

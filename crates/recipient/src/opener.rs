@@ -100,11 +100,11 @@ impl Opener {
         });
         let opened = opened.collect::<Result<Vec<Opened>, _>>()?;
         let mut clear = Vec::with_capacity(opened.len());
-        for ((number, from_p2, from_p1), Opened { batch, rows, all }) in parcels.iter().zip(opened) {
+        for ((number, ..), Opened { batch, rows, all, digests }) in parcels.iter().zip(opened) {
             if *self.all.get_or_insert_with(|| all.clone()) != all {
                 return Err(RecipientError::NoRelease(format!("parcel {number} has columns of other types")));
             }
-            self.came.note(*number, from_p1, from_p2);
+            self.came.digests.insert(*number, digests);
             self.came.rows += rows;
             self.given += batch.num_rows() as u64;
             clear.push(batch);

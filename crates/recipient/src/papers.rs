@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use veil_cells::KeyId;
-use veil_release::{Digest, OwnerPublic, ParcelDigests, ReleaseError, ReleaseId, SignedManifest};
+use veil_release::{OwnerPublic, ParcelDigests, ReleaseError, ReleaseId, SignedManifest};
 
 use crate::RecipientError;
 use crate::columns::Columns;
@@ -18,12 +18,6 @@ pub(crate) struct Came {
 }
 
 impl Came {
-    /// Notes a parcel.
-    pub(crate) fn note(&mut self, number: u32, from_p1: &[u8], from_p2: &[u8]) {
-        let digests = ParcelDigests { p1: Digest::of(from_p1), p2: Digest::of(from_p2) };
-        self.digests.insert(number, digests);
-    }
-
     /// Whether a manifest is about this, and signed. Without the owner's key, the key in the manifest itself is believed.
     pub(crate) fn compare(
         &self,

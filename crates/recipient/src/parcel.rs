@@ -10,7 +10,9 @@ use veil_cells::{CellError, caught};
 use veil_keys::{DecryptedColumn, KeyError, RecipientKey, quotient};
 use veil_owner::suppressed::without_suppressed;
 use veil_protocols::release::masks::{Masks, Modulus};
-use veil_release::{MaskedValues, PARCEL_ROWS, Party, ReleaseId, SEAL_INFO, SeenValues, associated};
+use veil_release::{
+    Digest, MaskedValues, PARCEL_ROWS, ParcelDigests, Party, ReleaseId, SEAL_INFO, SeenValues, associated,
+};
 
 use crate::RecipientError;
 use crate::columns::Columns;
@@ -30,6 +32,8 @@ pub(crate) struct Opened {
     pub(crate) rows: u64,
     /// The fields of all columns, flags included.
     pub(crate) all: SchemaRef,
+    /// Of both parts as they came.
+    pub(crate) digests: ParcelDigests,
 }
 
 /// Opens both parts and puts them together.
@@ -60,10 +64,18 @@ pub(crate) fn open(
     }
     // Arrow's kernels panic on some values that nobody has.
     let decoded = caught(|| decode(columns, values, &seen, number));
-    decoded.unwrap_or_else(|why| Err(unreadable(Party::P2, &format!("it is damaged: {why}"))))
+    let (batch, all) = decoded.unwrap_or_else(|why| Err(unreadable(Party::P2, &format!("it is damaged: {why}"))))?;
+    let digests = ParcelDigests { p1: Digest::of(sealed.from_p1), p2: Digest::of(sealed.from_p2) };
+    Ok(Opened { batch, rows: rows as u64, all, digests })
 }
 
-fn decode(columns: &Columns, values: MaskedValues, seen: &SeenValues, number: u32) -> Result<Opened, RecipientError> {
+/// The rows that the recipient gets, and the fields of all columns.
+fn decode(
+    columns: &Columns,
+    values: MaskedValues,
+    seen: &SeenValues,
+    number: u32,
+) -> Result<(RecordBatch, SchemaRef), RecipientError> {
     let rows = values.rows as usize;
     let at = |place: usize, why: &str| {
         let column = columns.names.get(place).cloned().unwrap_or_default();
@@ -112,7 +124,7 @@ fn decode(columns: &Columns, values: MaskedValues, seen: &SeenValues, number: u3
     let all = columns.all(|place| types.get(place).cloned()).ok_or_else(|| at(0, "its type is missing"))?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let whole = RecordBatch::try_new_with_options(all.clone(), arrays, &options)?;
-    Ok(Opened { batch: without_suppressed(whole, &columns.flags)?, rows: rows as u64, all })
+    Ok((without_suppressed(whole, &columns.flags)?, all))
 }
 
 fn name(columns: &Columns, place: usize) -> String {

@@ -89,9 +89,12 @@ impl P2 {
     }
 
     pub(crate) async fn start_holder(config: ServerConfig, holder: Arc<dyn KeyHolder>, limits: Limits) -> Self {
+        Self::start_responder(config, Arc::new(Responder::new(holder, limits, Randomness::fixed(3)))).await
+    }
+
+    pub(crate) async fn start_responder(config: ServerConfig, responder: Arc<Responder>) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let responder = Arc::new(Responder::new(holder, limits, Randomness::fixed(3)));
         let bound = runtime.spawn(P2Server::bind(config, responder.clone())).await.unwrap().unwrap();
         let (address, url) = (bound.local_addr(), bound.url());
         let (stop, stopped) = oneshot::channel::<()>();

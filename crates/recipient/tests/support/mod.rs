@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, BooleanArray, LargeBinaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array,
 };
+use arrow::compute::concat_batches;
 use arrow::datatypes::Schema;
 use arrow::ipc::reader::FileReader;
 use rand::rngs::StdRng;
@@ -23,7 +24,7 @@ use veil_owner::{Declaration, Output, encrypt_file, unwatched};
 use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
 use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
-use veil_protocols::{InProcess, Limits, ProtocolError, Randomness, Responder, Session};
+use veil_protocols::{Channel, InProcess, Limits, ProtocolError, Randomness, Responder, Session};
 use veil_recipient::sealed_schema;
 use veil_release::{
     Application, AskedColumn, Content, Digest, Ledger, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest, ManifestColumn,
@@ -108,6 +109,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
 }
 
+/// A parcel that waits to be sealed.
+pub(crate) struct Ready {
+    seed: [u8; 32],
+    columns: Vec<Column>,
+    seen: RecordBatch,
+}
+
 impl<'a> Plan<'a> {
     pub(crate) fn new(batch: &'a RecordBatch) -> Self {
         Self {
@@ -123,16 +131,15 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The parties.
-pub(crate) struct House {
+/// The parties before they meet.
+pub(crate) struct Parties {
     pub(crate) owner: OwnerKeys,
     pub(crate) alice: RecipientKey,
-    session: Session,
-    _ledger: tempfile::TempDir,
+    pub(crate) p2: Arc<Responder>,
+    ledger: tempfile::TempDir,
 }
 
-impl House {
-    /// With an epsilon for `cost`, in the policy's words.
+impl Parties {
     pub(crate) fn new(epsilon: &str) -> Self {
         let mut rng = StdRng::seed_from_u64(31);
         let owner = OwnerKeys::generate(&mut rng);
@@ -145,10 +152,32 @@ impl House {
         );
         let ledger = tempfile::tempdir().unwrap();
         let desk = ReleaseDesk::new(Policy::parse(&text).unwrap(), Ledger::open(ledger.path()).unwrap(), owner.p2());
-        let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
-        let responder = Arc::new(responder.with_desk(Arc::new(desk)));
+        let p2 = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
+        let p2 = Arc::new(p2.with_desk(Arc::new(desk)));
+        Self { owner, alice, p2, ledger }
+    }
+}
+
+/// The parties.
+pub(crate) struct House {
+    pub(crate) owner: OwnerKeys,
+    pub(crate) alice: RecipientKey,
+    pub(crate) session: Session,
+    _ledger: tempfile::TempDir,
+}
+
+impl House {
+    /// With an epsilon for `cost`, in the policy's words.
+    pub(crate) fn new(epsilon: &str) -> Self {
+        let parties = Parties::new(epsilon);
+        let channel = Arc::new(InProcess::new(parties.p2.clone()));
+        Self::reached_by(parties, channel)
+    }
+
+    /// With another way to P2.
+    pub(crate) fn reached_by(parties: Parties, channel: Arc<dyn Channel>) -> Self {
+        let Parties { owner, alice, ledger, .. } = parties;
         let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
-        let channel = Arc::new(InProcess::new(responder));
         let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::os());
         Self { owner, alice, session, _ledger: ledger }
     }
@@ -165,40 +194,54 @@ impl House {
         let output = Output { path: path.clone(), force: false };
         let mut rng = StdRng::seed_from_u64(32);
         encrypt_file(&input, &declaration, &self.owner, &output, &mut rng, &unwatched).unwrap();
-        FileReader::try_new(std::fs::File::open(&path).unwrap(), None).unwrap().next().unwrap().unwrap()
+        let file = FileReader::try_new(std::fs::File::open(&path).unwrap(), None).unwrap();
+        let schema = file.schema();
+        concat_batches(&schema, &file.collect::<Result<Vec<_>, _>>().unwrap()).unwrap()
     }
 
     /// What P1 does.
     pub(crate) async fn release(&self, plan: Plan<'_>) -> Result<RecordBatch, ProtocolError> {
+        let parcels = self.parcels(&plan);
+        self.hand_over(&plan, parcels).await
+    }
+
+    /// What is to be sealed, as P1 has it.
+    pub(crate) fn parcels(&self, plan: &Plan<'_>) -> Vec<Ready> {
         let mut rng = StdRng::seed_from_u64(plan.seed);
-        let application = self.application(&plan);
+        let firsts = (0..plan.batch.num_rows()).step_by(plan.parcel_rows);
+        let parcel = |first: usize| {
+            let batch = plan.batch.slice(first, plan.parcel_rows.min(plan.batch.num_rows() - first));
+            let mut seed = [0; 32];
+            rng.fill_bytes(&mut seed);
+            let columns = self.columns(plan, &batch, first, &mut rng);
+            Ready { seed, columns, seen: seen(plan, &batch, first) }
+        };
+        firsts.map(parcel).collect()
+    }
+
+    /// The release itself, parcel by parcel as the engine does it.
+    pub(crate) async fn hand_over(&self, plan: &Plan<'_>, parcels: Vec<Ready>) -> Result<RecordBatch, ProtocolError> {
+        let mut rng = StdRng::seed_from_u64(plan.seed + 1);
+        let application = self.application(plan);
         let admitted = apply(&self.session, application.to_json().unwrap()).await?;
         let terms: Terms = serde_json::from_slice(&admitted.terms).unwrap();
         let mut rows = vec![(0, Some(admitted.header), None, None)];
         let (mut digests, mut receipts) = (BTreeMap::new(), BTreeMap::new());
-        let (mut number, mut from) = (1, 0);
-        while from < plan.batch.num_rows() {
-            let batch = plan.batch.slice(from, plan.parcel_rows.min(plan.batch.num_rows() - from));
-            let mut seed = [0; 32];
-            rng.fill_bytes(&mut seed);
-            let parcel = Parcel {
-                permit: admitted.permit.clone(),
-                number,
-                rows: batch.num_rows(),
-                columns: self.columns(&plan, &batch, from, &mut rng),
-                seed,
-            };
+        let mut number = 1;
+        for Ready { seed, columns, seen } in parcels {
+            let permit = admitted.permit.clone();
+            let parcel = Parcel { permit, number, rows: seen.num_rows(), columns, seed };
             let sealed = seal_parcels(&self.session, vec![parcel]).await?.remove(0);
-            let seen = SeenValues { seed: Zeroizing::new(seed), batch: seen(&plan, &batch, from) };
+            let seen = SeenValues { seed: Zeroizing::new(seed), batch: seen };
             let bound = associated(plan.id, Party::P1, number);
             let from_p1 =
                 seal_to(&terms.recipient_key, SEAL_INFO, &bound, &seen.to_bytes().unwrap(), &mut rng).unwrap();
             digests.insert(number, ParcelDigests { p1: Digest::of(&from_p1), p2: Digest::of(&sealed.sealed) });
             receipts.insert(number, Digest(sealed.receipt.try_into().unwrap()));
             rows.push((number, Some(sealed.sealed), Some(from_p1), None));
-            (number, from) = (number + 1, from + batch.num_rows());
+            number += 1;
         }
-        let manifest = self.manifest(&plan, application, digests);
+        let manifest = self.manifest(plan, application, digests);
         let unsigned = serde_json::to_vec(&Unsigned { manifest: manifest.clone(), receipts }).unwrap();
         let p2 = serde_json::from_slice(&attest(&self.session, admitted.permit, unsigned).await?).unwrap();
         let p1 = self.owner.p1().signer().attest(MANIFEST_CONTEXT, &manifest.to_bytes().unwrap());
