@@ -146,6 +146,17 @@ async fn the_recipient_gets_what_the_owner_reads() {
     assert!(manifest.query.starts_with("release((SELECT name, age"), "{}", manifest.query);
 }
 
+/// As many rows as parcels have: no empty parcel, and nobody is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn parcels_may_be_full_to_the_last_row() {
+    let hospital = Hospital::new(906, 8192, EVERYTHING).await;
+    let sql = "SELECT age, region FROM patients";
+    let expected = hospital.world.reveal(sql).await.unwrap();
+    let (found, received) = hospital.released(sql).await;
+    assert_eq!(texts(&found), texts(&expected));
+    assert_eq!((received.rows, received.manifest.manifest.parcels), (8192, 1));
+}
+
 /// Masks and computed columns: rounded to the unit, as the owner's decryption does.
 #[tokio::test(flavor = "multi_thread")]
 async fn computed_columns_arrive_rounded() {
@@ -187,6 +198,8 @@ k_columns = ["age", "illness"]"#;
     assert!(classes.required == 4 && classes.passed && classes.smallest >= Some(4), "{classes:?}");
     assert_eq!(received.manifest.manifest.suppressed, Some(received.suppressed));
 
+    let (nobody, received) = hospital.released("SELECT * FROM anon WHERE region = 'west'").await;
+    assert_eq!((nobody.num_rows(), nobody.num_columns(), received.manifest.manifest.parcels), (0, 4, 0));
     let lost = hospital.refused("SELECT age, illness, cost, region FROM anon").await;
     assert!(lost.starts_with("some rows of age are suppressed, and the column that tells which is missing"), "{lost}");
     let small = hospital.refused("SELECT age, illness, cost, region FROM patients").await;
