@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, AsArray, LargeBinaryArray, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Int64Type;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_keys::RecipientKey;
 use veil_recipient::{Opener, Received};
-use veil_release::{Ledger, NoiseBy, Policy, ReleaseDesk};
+use veil_release::{
+    HEADER_NUMBER, Header, Ledger, NoiseBy, Party, Policy, ReleaseDesk, ReleaseId, SEAL_INFO, associated, seal_to,
+};
 use veilfusion::protocols::{InProcess, Limits, Randomness, Responder};
 
 use super::world::World;
@@ -146,6 +148,46 @@ async fn the_recipient_gets_what_the_owner_reads() {
     assert!(manifest.query.starts_with("release((SELECT name, age"), "{}", manifest.query);
 }
 
+/// Rows arrive in the order of the query, and no two columns under one name.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_arrive_in_order() {
+    let hospital = Hospital::new(907, 500, EVERYTHING).await;
+    hospital
+        .world
+        .run("CREATE TABLE numbered AS SELECT row_number() OVER () AS n, age, region FROM patients")
+        .await
+        .unwrap();
+    hospital.allow(r#"columns = ["age", "region", "n"]"#).await;
+    let sql = "SELECT n, age FROM numbered ORDER BY n DESC";
+    let (found, _) = hospital.released(sql).await;
+    let expected: Vec<String> = (1..=500).rev().map(|n| n.to_string()).collect();
+    assert_eq!(texts(&found)[0].1, expected);
+    let twice = hospital.refused("SELECT a.age, b.age FROM numbered a JOIN numbered b ON a.n = b.n").await;
+    assert!(twice.starts_with("the release would have two columns age"), "{twice}");
+}
+
+/// Who can seal to alice cannot change what her rows mean: the header is part of what both servers sign.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_header_does_not_agree_with_the_manifest() {
+    let hospital = Hospital::new(908, 20, EVERYTHING).await;
+    let sealed =
+        hospital.world.run("SELECT * FROM release((SELECT age FROM patients), recipient => 'alice')").await.unwrap();
+    let release: ReleaseId = sealed.column(0).as_string::<i32>().value(0).parse().unwrap();
+    let parts = sealed.column(2).as_binary::<i64>();
+    let bound = associated(release, Party::P2, HEADER_NUMBER);
+    let mut header = Header::parse(&hospital.alice.open(SEAL_INFO, &bound, parts.value(0)).unwrap()).unwrap();
+    let (cell_type, note) = header.columns[0].encrypted.clone().unwrap();
+    header.columns[0].encrypted = Some((veilfusion::cells::CellType { weight: 7, ..cell_type }, note));
+    let mut rng = StdRng::seed_from_u64(3);
+    let forged = seal_to(&hospital.alice.public(), SEAL_INFO, &bound, &header.to_bytes().unwrap(), &mut rng).unwrap();
+    let parts = parts.iter().enumerate().map(|(row, part)| if row == 0 { Some(forged.as_slice()) } else { part });
+    let mut columns = sealed.columns().to_vec();
+    columns[2] = Arc::new(parts.collect::<LargeBinaryArray>());
+    let mut opener = Opener::new(hospital.alice.clone());
+    opener.open(&[RecordBatch::try_new(sealed.schema(), columns).unwrap()]).unwrap();
+    assert!(opener.finish().unwrap_err().to_string().contains("header"));
+}
+
 /// As many rows as parcels have: no empty parcel, and nobody is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn parcels_may_be_full_to_the_last_row() {
@@ -177,14 +219,14 @@ async fn computed_columns_arrive_rounded() {
 /// The recipient gets classes of k, suppressed rows stay out, and P2 has counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn anonymised_rows_arrive_without_suppressed_ones() {
-    let rules = r#"columns = ["age", "illness", "cost", "region"]
+    let rules = r#"columns = ["name", "age", "illness", "cost", "region"]
 min_k = 4
 k_columns = ["age", "illness"]"#;
     let hospital = Hospital::new(902, 60, rules).await;
     hospital
         .world
         .run(
-            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age, illness, cost, region FROM patients), k => 4, quasi => (age, illness), \
+            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, illness, cost, region FROM patients), k => 4, quasi => (age, illness), \
              rounds => 2, suppress => 0.2, seed => 5)",
         )
         .await
@@ -199,9 +241,18 @@ k_columns = ["age", "illness"]"#;
     assert_eq!(received.manifest.manifest.suppressed, Some(received.suppressed));
 
     let (nobody, received) = hospital.released("SELECT * FROM anon WHERE region = 'west'").await;
-    assert_eq!((nobody.num_rows(), nobody.num_columns(), received.manifest.manifest.parcels), (0, 4, 0));
+    assert_eq!((nobody.num_rows(), nobody.num_columns(), received.manifest.manifest.parcels), (0, 5, 0));
     let lost = hospital.refused("SELECT age, illness, cost, region FROM anon").await;
     assert!(lost.starts_with("some rows of age are suppressed, and the column that tells which is missing"), "{lost}");
+    let other = "CREATE TABLE other AS SELECT * FROM k_anonymize((SELECT cost, region FROM patients WHERE cost IS NOT NULL), k => 4, quasi => (cost), \
+                 rounds => 1, suppress => 0.2, centres => 3, seed => 5)";
+    hospital.world.run(other).await.unwrap();
+    let joined = "FROM anon JOIN other ON anon.region = other.region";
+    let lost = hospital.refused(&format!("SELECT anon.age, other.cost, other.suppressed {joined}")).await;
+    assert!(lost.starts_with("some rows of age are suppressed, and the column that tells which is missing"), "{lost}");
+    let both = format!("SELECT anon.age, anon.suppressed, other.cost, other.suppressed AS others {joined}");
+    let both = hospital.refused(&both).await;
+    assert!(both.starts_with("two columns tell which rows are suppressed, others is the second"), "{both}");
     let small = hospital.refused("SELECT age, illness, cost, region FROM patients").await;
     assert!(small.starts_with("some rows of the release share age, illness with fewer than 3 others"), "{small}");
 }

@@ -225,9 +225,9 @@ pub struct CellType {
     /// What the column is for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: Role,
-    /// Whether rows may be suppressed: a column of that role, which must not be lost, tells which.
+    /// The run in which rows were suppressed, or zero: the column of that role and run, which must not be lost, tells which rows.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub withheld: bool,
+    pub withheld: u64,
     /// Whether there is an equality tag.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tag: bool,
@@ -268,7 +268,7 @@ impl CellType {
             lanes,
             nulls: Nulls::default(),
             role: Role::default(),
-            withheld: false,
+            withheld: 0,
             tag: false,
             bounds: None,
             weight: one_thousand(),
@@ -278,6 +278,20 @@ impl CellType {
             awaits: Vec::new(),
             key,
             column,
+        }
+    }
+
+    /// In which runs rows of a column were suppressed that is made of two: one number for both, whichever comes first.
+    pub fn withheld_in(ours: u64, theirs: u64) -> u64 {
+        match (ours.min(theirs), ours.max(theirs)) {
+            (0, run) => run,
+            (one, other) if one == other => one,
+            // FNV-1a of both, within what JSON's readers take for whole numbers.
+            (one, other) => {
+                let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+                let hash = [one, other].into_iter().flat_map(u64::to_le_bytes).fold(0xcbf2_9ce4_8422_2325, step);
+                (hash >> 12).max(1)
+            }
         }
     }
 

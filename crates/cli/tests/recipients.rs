@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use veil_keys::{KeyFile, OwnerKeys, P1Keys, P2Keys, RecipientKey};
 use veil_release::{
-    ClassCheck, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, OwnerPublic, ReleaseId,
+    ClassCheck, Digest, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, OwnerPublic, ReleaseId,
     SignedManifest, SignedPolicy,
 };
 
@@ -73,6 +73,7 @@ impl Place {
             suppressed: None,
             spent: BTreeMap::from([("cost".to_owned(), 500_000)]),
             leakage: vec!["P2 sees the number of rows".to_owned()],
+            header: Digest([0; 32]),
             digests: BTreeMap::new(),
         };
         let bytes = manifest.to_bytes().unwrap();

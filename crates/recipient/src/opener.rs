@@ -4,7 +4,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use rayon::prelude::*;
 use veil_keys::RecipientKey;
-use veil_release::{HEADER_NUMBER, Header, OwnerPublic, Party, ReleaseId, SEAL_INFO, SignedManifest, associated};
+use veil_release::{
+    Digest, HEADER_NUMBER, Header, OwnerPublic, Party, ReleaseId, SEAL_INFO, SignedManifest, associated,
+};
 
 use crate::RecipientError;
 use crate::columns::Columns;
@@ -144,6 +146,7 @@ impl Opener {
         if header.recipient != self.key.name() {
             return Err(RecipientError::OtherKey(self.key.name().to_owned()));
         }
+        self.came.header = Some(Digest::of(sealed));
         let columns = Columns::new(header)?;
         self.all = columns.all(|_| None);
         self.columns = Some(columns);

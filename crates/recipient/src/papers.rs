@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use veil_cells::KeyId;
-use veil_release::{OwnerPublic, ParcelDigests, ReleaseError, ReleaseId, SignedManifest};
+use veil_release::{Digest, OwnerPublic, ParcelDigests, ReleaseError, ReleaseId, SignedManifest};
 
 use crate::RecipientError;
 use crate::columns::Columns;
@@ -13,6 +13,8 @@ use crate::columns::Columns;
 pub(crate) struct Came {
     /// Rows, suppressed ones included.
     pub(crate) rows: u64,
+    /// The digest of the header.
+    pub(crate) header: Option<Digest>,
     /// Digests by parcel.
     pub(crate) digests: BTreeMap<u32, ParcelDigests>,
 }
@@ -36,6 +38,9 @@ impl Came {
         let differs = |what: &str| Err(RecipientError::OtherManifest(what.to_owned()));
         if manifest.release != release {
             return differs("release");
+        }
+        if Some(manifest.header) != self.header {
+            return differs("header");
         }
         if manifest.recipient != recipient {
             return differs("recipient");

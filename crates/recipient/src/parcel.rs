@@ -6,7 +6,7 @@
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
-use veil_cells::{CellError, caught};
+use veil_cells::{CellError, Kind, caught};
 use veil_keys::{DecryptedColumn, KeyError, RecipientKey, quotient};
 use veil_owner::suppressed::without_suppressed;
 use veil_protocols::release::masks::{Masks, Modulus};
@@ -91,12 +91,13 @@ fn decode(
         };
         let (modulus, words) = masked.next().ok_or_else(|| at(place, "its values are missing"))?;
         let lanes = codec.cell_type().cell_lanes();
+        let texts = if codec.cell_type().kind == Kind::Text { usize::from(lanes.value) } else { 0 };
         let lanes = usize::from(lanes.value) + usize::from(lanes.nulls);
         let present = seen_column(seen, "present", place);
         let present = present.map(|column| column.as_boolean_opt().cloned().ok_or(())).transpose();
         let present = present.map_err(|()| at(place, "its NULLs are not told as truth values"))?;
         let present = present.map(|present| truths(&present));
-        let opened = unmasked(&mut masks, modulus, &words, rows, lanes, present.as_ref());
+        let opened = unmasked(&mut masks, modulus, &words, (rows, lanes, texts), present.as_ref());
         let mut opened = opened.ok_or_else(|| at(place, "it has another number of values than rows"))?;
         let divisors = seen_column(seen, "divisor", place);
         let divided = divide(&mut opened, codec.cell_type().places, divisors, rows);
@@ -141,13 +142,12 @@ fn truths(array: &BooleanArray) -> NullBuffer {
     NullBuffer::new(BooleanBuffer::collect_bool(array.len(), |row| array.is_valid(row) && values.value(row)))
 }
 
-/// Messages row by row, from words lane by lane; zeros where a row has none. Nothing if there are more words or fewer.
+/// Messages row by row, from words lane by lane, of which the first are of text; zeros where a row has none. Nothing if there are more words or fewer.
 fn unmasked(
     masks: &mut Masks,
     modulus: Modulus,
     words: &[u64],
-    rows: usize,
-    lanes: usize,
+    (rows, lanes, texts): (usize, usize, usize),
     present: Option<&NullBuffer>,
 ) -> Option<DecryptedColumn> {
     let is_present = |row: usize| present.is_none_or(|present| present.is_valid(row));
@@ -158,7 +158,10 @@ fn unmasked(
         let places = messages.iter_mut().skip(lane).step_by(lanes).enumerate();
         for (row, message) in places.filter(|(row, _)| has_word(*row)) {
             let word = words.next().filter(|word| modulus.contains(**word))?;
-            let opened = modulus.unmask(*word, masks.next(modulus));
+            let opened = match lane < texts {
+                true => modulus.unmask_text(*word, masks.next(modulus)),
+                false => modulus.unmask(*word, masks.next(modulus)),
+            };
             if is_present(row) {
                 *message = opened;
             }

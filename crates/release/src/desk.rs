@@ -123,7 +123,10 @@ impl<K: DeskKeys> ReleaseDesk<K> {
             |noise: &&veil_cells::JointNoise| matches!(noise.mechanism, Mechanism::Laplace | Mechanism::Geometric);
         let mut noise = Vec::new();
         for awaited in cell_type.awaits.iter().filter(added) {
-            noise.push((*awaited, diameter(name, cell_type, constants.as_deref(), holder)?));
+            let diameter = diameter(name, cell_type, constants.as_deref(), holder)?;
+            // Noise that cannot be drawn is refused before anything is spent.
+            noise_of(awaited, diameter).map_err(|error| ProtocolError::Misuse(format!("{name}: {error}")))?;
+            noise.push((*awaited, diameter));
         }
         let lanes = cell_type.cell_lanes();
         let permitted = PermittedColumn { lanes: usize::from(lanes.value) + usize::from(lanes.nulls), noise };
@@ -159,6 +162,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let bound = associated(application.release, Party::P2, HEADER_NUMBER);
         let header =
             seal_to(&grant.recipient_key, SEAL_INFO, &bound, &header, rng).map_err(|error| malformed(&error))?;
+        let header_digest = Digest::of(&header);
         let names: Vec<String> = application.columns.iter().map(|column| column.name.clone()).collect();
         let of_places = |places: &[usize]| places.iter().filter_map(|place| names.get(*place).cloned()).collect();
         let spent = grant.spends.iter().map(|spend| (spend.name.clone(), spend.epsilon)).collect();
@@ -167,6 +171,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             recipient: application.recipient,
             key: grant.recipient_key,
             query: application.query,
+            header: header_digest,
             columns,
             k: grant.min_k.as_ref().map(|MinK { k, columns }| (*k, of_places(columns))),
             names,
@@ -256,6 +261,14 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         if names != permit.names.iter().collect::<Vec<_>>() {
             return differs("list of columns");
         }
+        if manifest.header != permit.header {
+            return differs("header");
+        }
+        // Nothing was spent on nothing.
+        let spent = if manifest.parcels == 0 { BTreeMap::new() } else { spent };
+        if manifest.parcels == 0 {
+            few_rows(&permit, 0)?;
+        }
         if spent != said || manifest.classes != permit.classes {
             return differs("epsilon or k");
         }
@@ -295,10 +308,8 @@ fn refuse_lost_flag(application: &Application) -> Result<(), ProtocolError> {
             Content::Clear { .. } => None,
         })
     };
-    if types().any(|(_, cell_type)| cell_type.role == Role::Suppressed) {
-        return Ok(());
-    }
-    match types().find(|(_, cell_type)| cell_type.withheld) {
+    let is_told = |run: u64| types().any(|(_, other)| other.role == Role::Suppressed && other.withheld == run);
+    match types().find(|(_, cell_type)| cell_type.withheld != 0 && !is_told(cell_type.withheld)) {
         None => Ok(()),
         Some((column, _)) => Err(ProtocolError::Denied(format!(
             "some rows of {} are suppressed, and the column that tells which is not among those of the release: add it (suppressed)",
@@ -361,6 +372,22 @@ fn content(rows: u32, columns: &[OpenedColumn]) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// Noise that is added to values.
+enum Added {
+    Laplace(LaplaceMechanism),
+    Geometric(GeometricMechanism),
+}
+
+fn noise_of(noise: &veil_cells::JointNoise, diameter: u64) -> Result<Added, String> {
+    let epsilon = Epsilon::from_millionths(noise.epsilon).map_err(|error| error.to_string())?;
+    match noise.mechanism {
+        Mechanism::Laplace => LaplaceMechanism::new(diameter, epsilon).map(Added::Laplace),
+        Mechanism::Geometric => GeometricMechanism::new(diameter, epsilon).map(Added::Geometric),
+        other => return Err(format!("{other:?} is not added to values")),
+    }
+    .map_err(|error| error.to_string())
+}
+
 /// Adds noise to the first lane.
 fn add_noise(
     column: &mut OpenedColumn,
@@ -369,16 +396,11 @@ fn add_noise(
     diameter: u64,
     rng: &mut ChaCha20Rng,
 ) -> Result<(), ProtocolError> {
-    let epsilon = Epsilon::from_millionths(noise.epsilon).map_err(|error| malformed(&error))?;
     let mut drawn = Zeroizing::new(vec![0i64; column.words.len() / lanes.max(1)]);
-    match noise.mechanism {
-        Mechanism::Laplace => LaplaceMechanism::new(diameter, epsilon).map(|mechanism| mechanism.fill(&mut drawn, rng)),
-        Mechanism::Geometric => {
-            GeometricMechanism::new(diameter, epsilon).map(|mechanism| mechanism.fill(&mut drawn, rng))
-        }
-        other => return Err(ProtocolError::Internal(format!("{other:?} is not added"))),
+    match noise_of(noise, diameter).map_err(ProtocolError::Misuse)? {
+        Added::Laplace(mechanism) => mechanism.fill(&mut drawn, rng),
+        Added::Geometric(mechanism) => mechanism.fill(&mut drawn, rng),
     }
-    .map_err(|error| malformed(&error))?;
     let modulus = column.modulus;
     column.words.iter_mut().zip(drawn.iter()).for_each(|(word, noise)| *word = modulus.add(*word, *noise));
     Ok(())

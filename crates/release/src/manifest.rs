@@ -65,6 +65,8 @@ pub struct Manifest {
     pub spent: BTreeMap<String, u64>,
     /// What the servers learned, a line each.
     pub leakage: Vec<String>,
+    /// The digest of P2's sealed header.
+    pub header: Digest,
     /// Digests of the sealed parts by parcel number.
     pub digests: BTreeMap<u32, ParcelDigests>,
 }
@@ -164,6 +166,7 @@ pub(crate) mod tests {
             suppressed: None,
             spent: BTreeMap::from([("cost".to_owned(), 500_000)]),
             leakage: vec!["P2 sees the number of rows".to_owned()],
+            header: Digest::of(b"0"),
             digests: BTreeMap::from([(0, ParcelDigests { p1: Digest::of(b"1"), p2: Digest::of(b"2") })]),
         }
     }
@@ -177,7 +180,7 @@ pub(crate) mod tests {
         assert_eq!(
             json,
             format!(
-                r#"{{"version":1,"release":"09090909090909090909090909090909","key_set":"0707070707070707","owner":"{owner}","recipient":"alice","query":"SELECT cost FROM patients","created":"2026-11-18T01:02:03Z","software":{{"p1":"veil 0.1.0"}},"protocols":{{"release":1}},"columns":[{{"name":"cost","kind":"decimal","encrypted":true,"epsilon":500000,"noise":"both"}}],"rows":1000,"parcels":1,"classes":{{"required":10,"columns":["born"],"passed":true,"smallest":null}},"suppressed":null,"spent":{{"cost":500000}},"leakage":["P2 sees the number of rows"],"digests":{{"0":{{"p1":"6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b","p2":"d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"}}}}}}"#
+                r#"{{"version":1,"release":"09090909090909090909090909090909","key_set":"0707070707070707","owner":"{owner}","recipient":"alice","query":"SELECT cost FROM patients","created":"2026-11-18T01:02:03Z","software":{{"p1":"veil 0.1.0"}},"protocols":{{"release":1}},"columns":[{{"name":"cost","kind":"decimal","encrypted":true,"epsilon":500000,"noise":"both"}}],"rows":1000,"parcels":1,"classes":{{"required":10,"columns":["born"],"passed":true,"smallest":null}},"suppressed":null,"spent":{{"cost":500000}},"leakage":["P2 sees the number of rows"],"header":"5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9","digests":{{"0":{{"p1":"6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b","p2":"d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"}}}}}}"#
             )
         );
     }

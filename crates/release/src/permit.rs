@@ -8,7 +8,7 @@ use veil_cells::{ColumnId, JointNoise};
 use veil_protocols::ProtocolError;
 use zeroize::Zeroizing;
 
-use crate::{ClassCheck, RecipientPublicKey, ReleaseId, Spend};
+use crate::{ClassCheck, Digest, RecipientPublicKey, ReleaseId, Spend};
 
 const NONCE: usize = 24;
 const BOUND_TO: &[u8] = b"veil permit v1";
@@ -21,6 +21,8 @@ pub(crate) struct Permit {
     pub(crate) recipient: String,
     pub(crate) key: RecipientPublicKey,
     pub(crate) query: String,
+    /// The digest of the sealed header.
+    pub(crate) header: Digest,
     /// The encrypted columns.
     pub(crate) columns: Vec<PermittedColumn>,
     /// Names of all columns.

@@ -195,7 +195,7 @@ impl EncryptedField {
             // Tags of classes are others than the owner's.
             tag: ours.tag && theirs.tag && same_column && ours.computed == theirs.computed,
             role: if ours.role == theirs.role { ours.role } else { Role::Data },
-            withheld: ours.withheld || theirs.withheld,
+            withheld: CellType::withheld_in(ours.withheld, theirs.withheld),
             computed: ours.computed || theirs.computed,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             spent: ours.spent.max(theirs.spent),

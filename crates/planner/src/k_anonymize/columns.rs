@@ -142,7 +142,7 @@ fn passes(column: Option<&EncryptedField>) -> bool {
 
 /// Refuses a table of which some rows are suppressed, whether their flag is among its columns or not.
 fn refuse_withheld(columns: &[Option<EncryptedField>]) -> Result<()> {
-    match columns.iter().flatten().any(|column| column.cell_type.withheld) {
+    match columns.iter().flatten().any(|column| column.cell_type.withheld != 0) {
         false => Ok(()),
         true => plan_err!(
             "some rows of the table are suppressed, and nobody can see which, so that they would count as people: anonymise once, or \
@@ -153,7 +153,7 @@ fn refuse_withheld(columns: &[Option<EncryptedField>]) -> Result<()> {
 
 /// The same column, of a table of which rows may be suppressed.
 fn withheld(mut column: EncryptedField, request: &Request) -> EncryptedField {
-    column.cell_type.withheld |= request.suppress > 0;
+    column.cell_type.withheld = if request.suppress > 0 { request.run } else { 0 };
     column
 }
 

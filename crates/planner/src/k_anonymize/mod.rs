@@ -130,6 +130,8 @@ pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerCont
         comparison: call.take_choice("comparison", &COMPARISONS)?.unwrap_or(COMPARISONS[0].1),
         centres: call.take_optional_count("centres", 1, context)?,
         start: start(&mut call, context)?,
+        // Below 2^53, which all readers of JSON take for a whole number.
+        run: rand::random_range(1..1 << 53),
     };
     let Some(quasi) = call.take_columns("quasi", context)? else {
         return plan_err!("{NAME} needs the columns by which people could be recognised: quasi => (a, b)");

@@ -24,6 +24,8 @@ pub struct Request {
     pub centres: Option<u32>,
     /// Where they begin.
     pub start: Start,
+    /// A number that tells this run from others, at least 1.
+    pub run: u64,
 }
 
 /// The rows that clusters begin at.

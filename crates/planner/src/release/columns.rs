@@ -8,6 +8,7 @@ use datafusion::error::Result;
 use veil_cells::{
     CONSTANTS_METADATA_KEY, CategoryShape, CellType, KeyId, Mechanism, Role, SEALED_METADATA_KEY, SHAPE_METADATA_KEY,
 };
+use veil_protocols::release::seal_parcel::MAX_LANES;
 use veil_release::{AskedColumn, Content};
 use veil_udfs::EncryptedField;
 
@@ -74,8 +75,16 @@ impl Columns {
             if cell_type.places > 0 {
                 return plan_err!("{name} is an average, which cannot be released: release what it is computed from");
             }
-            if cell_type.role == Role::Suppressed && cell_type.withheld {
-                flag = Some(place);
+            if fields.iter().take(place).any(|other| other.name() == name) {
+                return plan_err!("the release would have two columns {name}: rename or leave out one in a subquery");
+            }
+            if cell_type.role == Role::Suppressed && cell_type.withheld != 0 {
+                if flag.is_some() {
+                    return plan_err!(
+                        "two columns tell which rows are suppressed, {name} is the second: release the rows of one k_anonymize at a time"
+                    );
+                }
+                flag = Some((place, cell_type.withheld));
             }
             encrypted.push((place, EncryptedColumn { name: name.clone(), cell_type, shape }));
         }
@@ -89,13 +98,21 @@ impl Columns {
                 other.cell_type.key
             );
         }
-        if let Some((_, lost)) = encrypted.iter().find(|(_, column)| column.cell_type.withheld && flag.is_none()) {
+        let run = flag.map_or(0, |(_, run)| run);
+        let is_lost = |of: &CellType| of.withheld != 0 && of.withheld != run;
+        if let Some((_, lost)) = encrypted.iter().find(|(_, column)| is_lost(&column.cell_type)) {
             return plan_err!(
                 "some rows of {} are suppressed, and the column that tells which is missing: release suppressed along with it",
                 lost.name
             );
         }
-        Ok(Self { key, fields: fields.to_vec(), encrypted, flag })
+        let lanes: usize = encrypted.iter().map(|(_, column)| column.cell_type.cell_lanes().total()).sum();
+        if lanes > MAX_LANES {
+            return plan_err!(
+                "the release would have {lanes} lanes, and {MAX_LANES} fit a parcel: release long texts and deep categories one after the other"
+            );
+        }
+        Ok(Self { key, fields: fields.to_vec(), encrypted, flag: flag.map(|(place, _)| place) })
     }
 
     /// As P2 is asked about them. Places below the unit are rounded away before.

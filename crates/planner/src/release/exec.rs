@@ -81,6 +81,11 @@ impl ExecutionPlan for ReleaseExec {
         InputDistributionRequirements::new(vec![Distribution::SinglePartition])
     }
 
+    // Rows arrive in the query's order.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,

@@ -57,6 +57,7 @@ struct Underway {
     session: Session,
     signer: Arc<dyn Attester>,
     permit: Vec<u8>,
+    header: Digest,
     terms: Terms,
     classes: Option<ClassSizes>,
     /// Whether some values went through slots.
@@ -92,6 +93,7 @@ impl Run {
             session,
             signer,
             permit: admission.permit,
+            header: Digest::of(&admission.header),
             terms,
             classes: None,
             lifted: false,
@@ -337,8 +339,10 @@ impl Run {
             parcels: underway.parcels,
             classes,
             suppressed: underway.classes.map(|sizes| sizes.suppressed.into()),
-            spent: underway.terms.spent.clone(),
+            // Nothing is spent on nothing.
+            spent: if underway.parcels == 0 { BTreeMap::new() } else { underway.terms.spent.clone() },
             leakage: leakage.flatten().collect(),
+            header: underway.header,
             digests: underway.digests.clone(),
         }
     }

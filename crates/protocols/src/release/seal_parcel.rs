@@ -23,8 +23,14 @@ use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, samples}
 #[derive(Debug)]
 pub struct SealParcel;
 
+/// The most lanes of a parcel.
+pub const MAX_LANES: usize = 256;
+
 /// The most values of a parcel.
-const MAX_VALUES: usize = 256 * DEGREE;
+const MAX_VALUES: usize = MAX_LANES * DEGREE;
+
+/// The most chunks that its samples come from.
+const MAX_SEEDS: usize = 1 << 16;
 
 message! {
     /// The rows of a parcel.
@@ -202,6 +208,10 @@ pub fn ask(parcel: Parcel, asker: &mut Asker<'_>) -> Result<((), Query<Outbound>
         }
     }
     let (seeds, places, bodies) = samples::encode(&taking_part);
+    if seeds.len() / 16 > MAX_SEEDS {
+        let text = "the rows of a parcel come from too many places of their files: release fewer columns at once";
+        return Err(ProtocolError::Misuse(text.to_owned()));
+    }
     Ok(((), Query { permit, number, rows: rows as u32, forms, counts, seeds, places, bodies, slots }))
 }
 

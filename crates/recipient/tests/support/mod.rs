@@ -31,7 +31,7 @@ use veil_release::{
     NoiseBy, ParcelDigests, Party, Policy, ReleaseDesk, ReleaseId, SEAL_INFO, SeenValues, SignedManifest, Terms,
     Unsigned, associated, seal_to,
 };
-use veil_slots::{DEGREE, L1, Sample, Sanitizer, Slots, plain};
+use veil_slots::{DEGREE, L1, PLAIN_MODULUS, Sample, Sanitizer, Slots, plain};
 use zeroize::Zeroizing;
 
 /// Every kind, with NULLs that are seen and NULLs that are not.
@@ -225,6 +225,7 @@ impl House {
         let application = self.application(plan);
         let admitted = apply(&self.session, application.to_json().unwrap()).await?;
         let terms: Terms = serde_json::from_slice(&admitted.terms).unwrap();
+        let header = Digest::of(&admitted.header);
         let mut rows = vec![(0, Some(admitted.header), None, None)];
         let (mut digests, mut receipts) = (BTreeMap::new(), BTreeMap::new());
         let mut number = 1;
@@ -241,7 +242,7 @@ impl House {
             rows.push((number, Some(sealed.sealed), Some(from_p1), None));
             number += 1;
         }
-        let manifest = self.manifest(plan, application, digests);
+        let manifest = Manifest { header, ..self.manifest(plan, application, digests) };
         let unsigned = serde_json::to_vec(&Unsigned { manifest: manifest.clone(), receipts }).unwrap();
         let p2 = serde_json::from_slice(&attest(&self.session, admitted.permit, unsigned).await?).unwrap();
         let p1 = self.owner.p1().signer().attest(MANIFEST_CONTEXT, &manifest.to_bytes().unwrap());
@@ -282,7 +283,15 @@ impl House {
     }
 
     fn slots(&self, numbers: impl Iterator<Item = i64>, rng: &mut StdRng) -> Slots<L1> {
-        let mut values: Vec<u64> = numbers.map(plain::from_signed).collect();
+        self.sealed(numbers.map(plain::from_signed).collect(), rng)
+    }
+
+    /// Lanes of text are numbers of 48 bits without a sign.
+    fn text_slots(&self, lanes: impl Iterator<Item = i64>, rng: &mut StdRng) -> Slots<L1> {
+        self.sealed(lanes.map(|lane| (lane as u64 & ((1 << 48) - 1)) % PLAIN_MODULUS).collect(), rng)
+    }
+
+    fn sealed(&self, mut values: Vec<u64>, rng: &mut StdRng) -> Slots<L1> {
         values.resize(DEGREE, 0);
         self.owner.p2().slot().seal(&values, rng).expand().unwrap().raised()
     }
@@ -303,7 +312,12 @@ impl House {
                     let opened = decrypt_column(self.owner.cell(), self.owner.key_id(), &cell_type, cells).unwrap();
                     assert_eq!(opened.lanes, lanes);
                     let lane = |lane: usize| opened.messages.iter().skip(lane).step_by(lanes).copied();
-                    let lanes = (0..lanes).map(|at| self.slots(lane(at), rng)).collect();
+                    let texts = if cell_type.kind == Kind::Text { usize::from(cell_type.lanes) } else { 0 };
+                    let mut sealed = |at: usize| match at < texts {
+                        true => self.text_slots(lane(at), rng),
+                        false => self.slots(lane(at), rng),
+                    };
+                    let lanes = (0..lanes).map(&mut sealed).collect();
                     Column::Slots(lanes, flags.clone())
                 }
             });
@@ -342,6 +356,7 @@ impl House {
             suppressed: None,
             spent,
             leakage: Vec::new(),
+            header: Digest([0; 32]),
             digests,
         }
     }

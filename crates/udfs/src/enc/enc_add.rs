@@ -107,7 +107,7 @@ pub(super) fn combined(
     let reach = (1u64 << (a.width.bits() - 1)) + (1u64 << (b.width.bits() - 1));
     let (spent, nullable) = (a.spent.saturating_add(b.spent), left.nullable || right.nullable);
     let awaits = [a.awaits.as_slice(), b.awaits.as_slice()].concat();
-    let withheld = a.withheld || b.withheld;
+    let withheld = CellType::withheld_in(a.withheld, b.withheld);
     let mut result = left.unbounded();
     (result.nullable, result.cell_type.withheld) = (nullable, withheld);
     result.cell_type.width = width_of(reach);
