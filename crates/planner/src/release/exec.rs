@@ -81,7 +81,7 @@ impl ExecutionPlan for ReleaseExec {
         InputDistributionRequirements::new(vec![Distribution::SinglePartition])
     }
 
-    // Rows arrive in the query's order.
+    // Rows arrive as they come.
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
