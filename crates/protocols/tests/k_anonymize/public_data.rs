@@ -77,7 +77,7 @@ async fn iris_agrees_with_exact_comparisons() {
 async fn lsun_agrees_with_exact_comparisons() {
     let Some(columns) = load("lsun.csv", 2, 1e6) else { return };
     let mut parties = Parties::new(482);
-    for strategy in [STRATEGIES[0], STRATEGIES[1]] {
+    for strategy in STRATEGIES {
         let initial = draw_centres(400, 10, &mut StdRng::seed_from_u64(3)).unwrap();
         let mut settings = settings(40, strategy, Comparison::Exact);
         settings.clusters.rounds = 1;
