@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod sql {
+    mod assess;
     mod distributions;
     mod identifiers;
     mod k_anonymize;

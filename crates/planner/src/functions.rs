@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::Documentation;
 use veil_udfs::{aggregate_functions, scalar_functions};
 
-use crate::{Veil, identifiers, k_anonymize, release};
+use crate::{Veil, assess, identifiers, k_anonymize, release};
 
 /// The table function.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ pub fn documented(veil: &Veil) -> Vec<(String, Documentation)> {
     let of_groups = aggregates.iter().map(|function| (function.name(), function.documentation()));
     let known = of_rows.chain(of_groups);
     let known = known.filter_map(|(name, documentation)| Some((name.to_owned(), documentation?.clone())));
-    known.chain(identifiers::documented()).chain(k_anonymize::documented()).chain(release::documented()).collect()
+    let relations = [identifiers::documented(), k_anonymize::documented(), assess::documented(), release::documented()];
+    known.chain(relations.into_iter().flatten()).collect()
 }
 
 /// Name, section, syntax, description and example of every function.

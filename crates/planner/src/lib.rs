@@ -26,10 +26,12 @@
 //!  relation_function   functions in FROM that take relations and named arguments
 //!  identifiers         one of them: which columns identify people
 //!  k_anonymize         another: rows that are like k - 1 others
+//!  assess              others: what a table gives away, and what it is still good for
 //!  release             another: rows for a recipient, sealed
 //!  run_log             what ended runs of such functions leave: summaries and notes
 //! ```
 
+mod assess;
 mod carry_types;
 mod display;
 mod error;
@@ -51,6 +53,7 @@ mod session;
 mod tables;
 mod veil;
 
+pub use assess::{AssessExec, AssessNode, Assessment, Question as AssessQuestion};
 pub use display::veiled;
 pub use error::explain_error;
 pub use functions::{documented, function_table};

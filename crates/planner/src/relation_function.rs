@@ -18,14 +18,21 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::FutureExt;
 
-use crate::{identifiers, k_anonymize, release};
+use crate::{assess, identifiers, k_anonymize, release};
 
 /// Plans a call of a function.
 type Plan = fn(RelationCall, &mut dyn RelationPlannerContext) -> Result<LogicalPlan>;
 
 /// All functions.
-const FUNCTIONS: [(&str, Plan); 3] =
-    [(identifiers::NAME, identifiers::plan), (k_anonymize::NAME, k_anonymize::plan), (release::NAME, release::plan)];
+const FUNCTIONS: [(&str, Plan); 7] = [
+    (identifiers::NAME, identifiers::plan),
+    (k_anonymize::NAME, k_anonymize::plan),
+    (release::NAME, release::plan),
+    (assess::RISK, assess::plan_risk),
+    (assess::CLASS_SIZES, assess::plan_class_sizes),
+    (assess::UTILITY, assess::plan_utility),
+    (assess::SWEEP, assess::plan_sweep),
+];
 
 /// Plans the functions.
 #[derive(Debug)]
@@ -76,6 +83,8 @@ pub(crate) struct RelationCall {
     /// The call as it was written.
     text: String,
     pub(crate) input: LogicalPlan,
+    /// A second relation, where there is one.
+    other: Option<LogicalPlan>,
     arguments: Vec<(String, SqlExpr)>,
 }
 
@@ -88,7 +97,7 @@ impl RelationCall {
     ) -> Result<Self> {
         let written: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let text = format!("{function}({})", written.join(", "));
-        let mut input = None;
+        let (mut input, mut second) = (None, None);
         let mut named: Vec<(String, SqlExpr)> = Vec::new();
         for argument in arguments {
             match argument {
@@ -105,6 +114,11 @@ impl RelationCall {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(relation)) if input.is_none() && named.is_empty() => {
                     input = Some(plan_input(&function, relation, catalogs, context)?);
                 }
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(relation))
+                    if second.is_none() && named.is_empty() && function.eq_ignore_ascii_case(assess::UTILITY) =>
+                {
+                    second = Some(plan_input(&function, relation, catalogs, context)?);
+                }
                 other => {
                     return plan_err!(
                         "{function} does not take {other}: give it a table or a subquery in parentheses, then arguments by name, as in \
@@ -114,7 +128,7 @@ impl RelationCall {
             }
         }
         match input {
-            Some(input) => Ok(Self { function, text, input, arguments: named }),
+            Some(input) => Ok(Self { function, text, input, other: second, arguments: named }),
             None => plan_err!("{function} needs a table or a subquery in parentheses first: {function}(table, k => 5)"),
         }
     }
@@ -332,6 +346,23 @@ impl RelationCall {
             }
         }
         Ok(Some(columns))
+    }
+
+    /// The same, left for another to take.
+    pub(crate) fn columns(
+        &mut self,
+        name: &str,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<Option<Vec<Column>>> {
+        let arguments = self.arguments.clone();
+        let columns = self.take_columns(name, context);
+        self.arguments = arguments;
+        columns
+    }
+
+    /// The second relation.
+    pub(crate) fn take_other(&mut self) -> Option<LogicalPlan> {
+        self.other.take()
     }
 
     /// The relation, if nothing is left.

@@ -18,6 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use crate::Veil;
+use crate::assess::AssessNode;
 use crate::identifiers::IdentifiersNode;
 use crate::k_anonymize::KAnonymizeNode;
 use crate::release::ReleaseNode;
@@ -137,6 +138,9 @@ impl ExtensionPlanner for RoundsPlanner {
         session: &dyn Session,
         planning: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(node) = node.as_any().downcast_ref::<AssessNode>() {
+            return Ok(Some(Arc::new(node.operator(&self.0, inputs.to_vec())?)));
+        }
         let [input] = inputs else { return Ok(None) };
         if let Some(node) = node.as_any().downcast_ref::<IdentifiersNode>() {
             return Ok(Some(Arc::new(node.operator(&self.0, input.clone())?)));

@@ -69,7 +69,11 @@ impl VeilSessionState for SessionStateBuilder {
             (format, factory as _)
         });
         let factories = factories.collect();
-        let summaries = [veil.search_log().table_function(), veil.anonymisation_log().table_function()];
+        let summaries = [
+            veil.search_log().table_function(),
+            veil.anonymisation_log().table_function(),
+            veil.assessment_log().table_function(),
+        ];
         for function in [VeilFunctions::table_function(veil)].into_iter().chain(summaries) {
             builder.table_functions().get_or_insert_default().insert(function.name().to_owned(), function);
         }

@@ -13,6 +13,7 @@ use veil_release::Attester;
 use veil_slots::{PublicKey, Sanitizer};
 use veil_udfs::{VeilContext, VeilOptions};
 
+use crate::assess::Assessment;
 use crate::error::protocol;
 use crate::identifiers::Search;
 use crate::k_anonymize::Anonymisation;
@@ -25,6 +26,7 @@ pub struct Veil {
     links: Arc<Mutex<Links>>,
     searches: RunLog<Search>,
     anonymisations: RunLog<Anonymisation>,
+    assessments: RunLog<Assessment>,
 }
 
 #[derive(Debug, Default)]
@@ -88,13 +90,22 @@ impl Veil {
         self.anonymisations.all()
     }
 
+    /// The runs of risk, class_sizes, utility and sweep that have ended, the latest last.
+    pub fn assessments(&self) -> Vec<Assessment> {
+        self.assessments.all()
+    }
+
     /// What the reader of results should know, since this was last asked.
     pub fn take_notes(&self) -> Vec<String> {
-        [self.searches.take_notes(), self.anonymisations.take_notes()].concat()
+        [self.searches.take_notes(), self.anonymisations.take_notes(), self.assessments.take_notes()].concat()
     }
 
     pub(crate) fn search_log(&self) -> &RunLog<Search> {
         &self.searches
+    }
+
+    pub(crate) fn assessment_log(&self) -> &RunLog<Assessment> {
+        &self.assessments
     }
 
     pub(crate) fn anonymisation_log(&self) -> &RunLog<Anonymisation> {

@@ -6,6 +6,10 @@
 //! k-anonymity           clusters             rows in classes of at least k, on integers, every tie decided
 //!
 //! who is identified     lattice              which sets of columns have small classes
+//!                       class_sizes          how many classes of which size a table has
+//!                       risk                 how likely people are found again, and how many are unique in a population
+//!
+//! what is lost          utility              precision, generalised loss, entropy, squared errors, ranges
 //!
 //! what privacy costs    epsilon              an epsilon that exists is valid; what was spent adds up
 //!
@@ -27,6 +31,7 @@
 
 mod bernoulli;
 mod binary;
+pub mod class_sizes;
 pub mod clusters;
 mod discrete_laplace;
 mod epsilon;
@@ -38,11 +43,14 @@ mod laplace;
 pub mod lattice;
 mod losses;
 mod randomized_response;
+pub mod risk;
 #[cfg(feature = "testing")]
 pub mod statistics;
+pub mod utility;
 
 pub use bernoulli::{bernoulli, bernoulli_exp, geometric_exp, uniform_below};
 pub use binary::BinaryMechanism;
+pub use class_sizes::ClassSizes;
 pub use discrete_laplace::{DiscreteLaplace, NoiseError};
 pub use epsilon::{Epsilon, EpsilonError, SpentEpsilon};
 pub use exponential::ExponentialMechanism;

@@ -107,6 +107,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::release::check_classes::CheckClasses>(),
     Entry::of::<crate::release::seal_parcel::SealParcel>(),
     Entry::of::<crate::release::attest::Attest>(),
+    Entry::of::<crate::size_histogram::SizeHistogram>(),
 ];
 
 /// The protocol of that name.

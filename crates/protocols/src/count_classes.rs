@@ -71,14 +71,14 @@ impl Workload for Query<Inbound> {
 
 /// How lists lie in vectors.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
-    rows: usize,
-    block: usize,
+pub(crate) struct Layout {
+    pub(crate) rows: usize,
+    pub(crate) block: usize,
 }
 
 impl Layout {
     /// Refuses vectors that do not hold so many lists.
-    fn check(self, vectors: usize, lists: usize) -> Result<(), String> {
+    pub(crate) fn check(self, vectors: usize, lists: usize) -> Result<(), String> {
         let Self { rows, block } = self;
         if !block.is_power_of_two() || block > MAX_BLOCK || rows > block {
             return Err(format!("{rows} rows do not lie in blocks of {block} slots"));
@@ -88,6 +88,38 @@ impl Layout {
             return Err(format!("{lists} lists in blocks of {block} slots do not lie in {vectors} vectors"));
         }
         Ok(())
+    }
+
+    /// Sanitises labels, and hides all slots that are no rows.
+    pub(crate) fn send(self, labels: &Labels, asker: &mut Asker<'_>) -> Result<Vec<Outbound>, ProtocolError> {
+        let Self { rows, block } = self;
+        let send = |(vector, slots): (usize, &Slots<L1>)| {
+            // What is no row would have the label of zero, which some row may have too.
+            let is_row = |place: usize| place % block < rows && place / block < labels.lists;
+            let blind = (vector * DEGREE..(vector + 1) * DEGREE).map(|place| match is_row(place) {
+                true => 0,
+                false => plain::uniform(&mut asker.rng),
+            });
+            let blind: Vec<u64> = blind.collect();
+            asker.send(slots, &blind)
+        };
+        Ok(labels.vectors.iter().enumerate().map(send).collect::<Result<_, _>>()?)
+    }
+
+    /// P2 opens labels, and gives those of each list to `count`.
+    pub(crate) fn open<T: Send>(
+        self,
+        labels: Vec<Inbound>,
+        lists: usize,
+        holder: &dyn KeyHolder,
+        count: impl Fn(&mut [u64]) -> T + Sync,
+    ) -> Vec<T> {
+        let opened: Vec<_> = labels.into_par_iter().map(|labels| holder.open(labels)).collect();
+        // Room for all of it at once: a vector that grows leaves copies behind.
+        let mut labels = Zeroizing::new(Vec::with_capacity(opened.len() * DEGREE));
+        opened.iter().for_each(|opened| labels.extend_from_slice(opened));
+        let lists = labels.par_chunks_mut(self.block.max(1)).take(lists);
+        lists.map(|list| count(list.get_mut(..self.rows).unwrap_or_default())).collect()
     }
 }
 
@@ -105,14 +137,10 @@ impl Protocol for CountClasses {
     type Reply = Answer;
 
     fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, _: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
-        let (rows, k, detail) = (query.rows as usize, query.k, query.detail == 1);
-        let opened: Vec<_> = query.labels.into_par_iter().map(|labels| holder.open(labels)).collect();
-        // Room for all of it at once: a vector that grows leaves copies behind.
-        let mut labels = Zeroizing::new(Vec::with_capacity(opened.len() * DEGREE));
-        opened.iter().for_each(|opened| labels.extend_from_slice(opened));
-        let lists = labels.par_chunks_mut((query.block as usize).max(1)).take(query.lists as usize);
-        let found = lists.map(|list| in_small_classes(list.get_mut(..rows).unwrap_or_default(), k, detail));
-        Ok(Answer { found: found.collect() })
+        let layout = Layout { rows: query.rows as usize, block: query.block as usize };
+        let (k, detail) = (query.k, query.detail == 1);
+        let count = |list: &mut [u64]| in_small_classes(list, k, detail);
+        Ok(Answer { found: layout.open(query.labels, query.lists as usize, holder, count) })
     }
 }
 
@@ -164,21 +192,11 @@ pub struct Asked {
 
 /// P1 sanitises, and hides all slots that are no rows.
 pub fn ask(part: Part, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbound>), ProtocolError> {
-    let Part { labels: Labels { vectors, lists }, layout: Layout { rows, block }, k, detail } = part;
-    let labels = vectors.iter().enumerate();
-    let labels = labels.map(|(vector, labels)| {
-        // What is no row would have the label of zero, which some row may have too.
-        let is_row = |place: usize| place % block < rows && place / block < lists;
-        let blind = (vector * DEGREE..(vector + 1) * DEGREE).map(|place| match is_row(place) {
-            true => 0,
-            false => plain::uniform(&mut asker.rng),
-        });
-        let blind: Vec<u64> = blind.collect();
-        asker.send(labels, &blind)
-    });
-    let labels = labels.collect::<Result<_, _>>()?;
-    let (lists_sent, rows_sent, block, sent_detail) = (lists as u32, rows as u32, block as u32, u32::from(detail));
-    let query = Query { labels, lists: lists_sent, rows: rows_sent, block, k, detail: sent_detail };
+    let Part { labels, layout, k, detail } = part;
+    let (Layout { rows, block }, lists) = (layout, labels.lists);
+    let labels = layout.send(&labels, asker)?;
+    let query =
+        Query { labels, lists: lists as u32, rows: rows as u32, block: block as u32, k, detail: u32::from(detail) };
     Ok((Asked { lists, rows, detail }, query))
 }
 

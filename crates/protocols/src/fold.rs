@@ -111,10 +111,10 @@ pub fn ask(blocks: Blocks, asker: &mut Asker<'_>) -> Result<(Asked, Query<Outbou
 }
 
 /// P1 takes the mask off.
-pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L1>, ProtocolError> {
+pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L0>, ProtocolError> {
     let mut slots: Slots<L0> = answer.folded.into();
     slots.sub_clear(&Offset::new(&asked.0));
-    Ok(slots.raised())
+    Ok(slots)
 }
 
 /// The sum of every vector's blocks, in each of its blocks, in one round. In tables whose tiles have one block there is nothing to add:
@@ -122,16 +122,25 @@ pub fn finish(asked: Asked, answer: Answer<Fresh>) -> Result<Slots<L1>, Protocol
 pub async fn fold(session: &Session, tiles: &Tiles, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L1>>, ProtocolError> {
     match tiles.centres_per_tile() {
         1 => Ok(vectors),
-        blocks => in_blocks(session, DEGREE / blocks, vectors).await,
+        blocks => Ok(raised(in_blocks(session, DEGREE / blocks, vectors).await?)),
     }
 }
 
 /// The same numbers with the noise of fresh ones, in one round: for sums of so many vectors that they could not be multiplied any more.
 pub async fn refresh(session: &Session, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L1>>, ProtocolError> {
-    in_blocks(session, DEGREE, vectors).await
+    Ok(raised(in_blocks(session, DEGREE, vectors).await?))
 }
 
-async fn in_blocks(session: &Session, block: usize, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L1>>, ProtocolError> {
+fn raised(vectors: Vec<Slots<L0>>) -> Vec<Slots<L1>> {
+    vectors.iter().map(Slots::raised).collect()
+}
+
+/// The sum of every vector's blocks of so many slots, in each of them, fresh.
+pub(crate) async fn in_blocks(
+    session: &Session,
+    block: usize,
+    vectors: Vec<Slots<L1>>,
+) -> Result<Vec<Slots<L0>>, ProtocolError> {
     let blocks = vectors.into_iter().map(|slots| Blocks { slots, block }).collect();
     session.round::<Fold, _, _, _>(blocks, 1, ask, finish).await
 }

@@ -37,12 +37,14 @@
 //!  few, _digits, _fold   quotients and zeros of few numbers    few_pick          one of few centres, to all
 //!  few_pairs, _select    the smallest of few numbers
 //!  redraw                a category, drawn again by P2         release           rows to a recipient
+//!  assess                risk and utility of a table         size_histogram    class sizes, to P1
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
 pub mod add_laplace;
 pub mod and;
 pub mod arrange;
+pub mod assess;
 pub mod blend;
 pub mod block_sums;
 pub mod broadcast;
@@ -101,6 +103,7 @@ pub mod rotate;
 mod samples;
 mod session;
 pub mod shuffle;
+pub mod size_histogram;
 pub mod slot_sum;
 #[cfg(test)]
 mod testing;

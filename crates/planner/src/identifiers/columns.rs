@@ -57,8 +57,18 @@ impl Source {
         Self::compared(field, false)
     }
 
+    /// As it takes part where rows are alike if their values are: classes of k_anonymize that publish the same are one.
+    pub(crate) fn published(field: &FieldRef) -> Result<Self> {
+        match EncryptedField::of(field)? {
+            Some(encrypted) if encrypted.cell_type.tag && encrypted.cell_type.computed => {
+                Ok(Self::Values(encrypted.cell_type.key, values(field.name(), &encrypted)?))
+            }
+            _ => Self::shuffled(field),
+        }
+    }
+
     /// Whose keys it is encrypted with.
-    pub(super) fn key(&self) -> Option<KeyId> {
+    pub(crate) fn key(&self) -> Option<KeyId> {
         match self {
             Self::Tags(key, _) | Self::Values(key, _) => Some(*key),
             Self::Clear(_) => None,

@@ -20,7 +20,7 @@ pub(super) const SUPPRESSED: &str = "suppressed";
 
 /// How a quasi-identifier takes part.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// Encrypted numbers.
     Numbers { bits: u32, bounds: Bounds },
     /// Encrypted leaves of a hierarchy.
@@ -31,7 +31,7 @@ pub(super) enum Source {
 
 /// What one is, of a clear column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     /// One, a day, or true.
     One,
     /// A power of ten.
@@ -276,8 +276,17 @@ fn column_id(name: &str) -> ColumnId {
 }
 
 impl Source {
+    /// How a column would take part, and the type of what it is published as.
+    pub(crate) fn of(field: &Field) -> Result<(Self, CellType)> {
+        match EncryptedField::of(field)? {
+            Some(column) => Ok((encrypted_source(field.name(), &column)?, column.cell_type)),
+            // Its key set does not matter to what it is.
+            None => clear_source(field, KeyId([0; 8])).map(|(unit, cell_type)| (Self::Clear(unit), cell_type)),
+        }
+    }
+
     /// The column as the run takes it. No row may be NULL.
-    pub(super) fn values(&self, name: &str, array: ArrayRef) -> Result<Values> {
+    pub(crate) fn values(&self, name: &str, array: ArrayRef) -> Result<Values> {
         if let Some(row) = array.logical_nulls().and_then(|nulls| nulls.iter().position(|valid| !valid)) {
             return plan_err!(
                 "{name} is NULL in {} of the rows (row {} is the first), and a class needs values: leave these rows out with WHERE {name} IS NOT \

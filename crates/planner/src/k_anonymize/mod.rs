@@ -17,13 +17,14 @@ mod summary;
 
 use std::sync::Arc;
 
-use datafusion::common::{Column, plan_err};
+use datafusion::common::{Column, plan_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Documentation, Expr, Extension, LogicalPlan, LogicalPlanBuilder};
 use veil_privacy::clusters::MILLION;
 use veil_udfs::document;
 
+pub(crate) use columns::Source;
 pub use exec::KAnonymizeExec;
 pub use node::KAnonymizeNode;
 pub use progress::Progress;
@@ -121,8 +122,19 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
 
 /// Plans a call.
 pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
+    let k = call.take_count("k", 2, 10, context)?;
+    let (_, planned) = plan_each(call, &[k], context)?;
+    planned.into_iter().next().ok_or_else(|| plan_datafusion_err!("{NAME} needs a k: k => 10"))
+}
+
+/// Plans a call for each of several k: the relation as it is, and what becomes of it.
+pub(crate) fn plan_each(
+    mut call: RelationCall,
+    k: &[u32],
+    context: &mut dyn RelationPlannerContext,
+) -> Result<(LogicalPlan, Vec<LogicalPlan>)> {
     let request = Request {
-        k: call.take_count("k", 2, 10, context)?,
+        k: 0,
         rounds: call.take_count("rounds", 1, 10, context)?,
         early_stop: call.take_flag("early_stop", true, context)?,
         suppress: (call.take_share("suppress", context)?.unwrap_or(0.0) * f64::from(MILLION)).round() as u32,
@@ -130,8 +142,7 @@ pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerCont
         comparison: call.take_choice("comparison", &COMPARISONS)?.unwrap_or(COMPARISONS[0].1),
         centres: call.take_optional_count("centres", 1, context)?,
         start: start(&mut call, context)?,
-        // Below 2^53, which all readers of JSON take for a whole number.
-        run: rand::random_range(1..1 << 53),
+        run: 0,
     };
     let Some(quasi) = call.take_columns("quasi", context)? else {
         return plan_err!("{NAME} needs the columns by which people could be recognised: quasi => (a, b)");
@@ -142,9 +153,15 @@ pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerCont
     let weights = weights(&quasi, call.take_weights("weights", context)?)?;
     let dropped = call.take_columns("drop", context)?.unwrap_or_default();
     let input = without(call.finish(&ARGUMENTS)?, &dropped, &quasi)?;
-    let quasi = quasi.into_iter().map(Expr::Column).collect();
-    let node = KAnonymizeNode::try_new(Arc::new(input), quasi, weights, request)?;
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    let quasi: Vec<Expr> = quasi.into_iter().map(Expr::Column).collect();
+    let shared = Arc::new(input.clone());
+    let planned = k.iter().map(|k| {
+        // Below 2^53, which all readers of JSON take for a whole number.
+        let request = Request { k: *k, run: rand::random_range(1..1 << 53), ..request.clone() };
+        let node = KAnonymizeNode::try_new(shared.clone(), quasi.clone(), weights.clone(), request)?;
+        Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    });
+    Ok((input, planned.collect::<Result<_>>()?))
 }
 
 /// Where clusters begin.

@@ -31,6 +31,7 @@ pub use cost::Cost;
 
 use crate::channel::blocking;
 use crate::count_classes::in_small_classes;
+use crate::size_histogram::Sizes;
 use crate::{Leakage, ProtocolError, Session, count_classes, pairwise};
 use columns::SlotTable;
 use tags::TagSums;
@@ -210,18 +211,54 @@ impl Table {
         }
     }
 
+    /// For every set of columns the sizes of its classes. Rows of which `gone` is one are in none; in a short table it must be repeated in every
+    /// block. Only of a table that was prepared to be shuffled. `done` hears how many sets have been answered, as they are.
+    pub async fn class_sizes(
+        &self,
+        sets: &[u64],
+        gone: Option<&[Slots<L1>]>,
+        done: impl Fn(usize),
+    ) -> Result<Vec<Sizes>, ProtocolError> {
+        // Which rows are suppressed is a secret, so that P1 cannot leave them out by itself.
+        let is_remote = |set: &u64| gone.is_some() || set & self.encrypted != 0;
+        let remote: Vec<u64> = sets.iter().copied().filter(is_remote).collect();
+        let local = sets.iter().copied().filter(|set| !is_remote(set)).collect();
+        let local = self.clear_sums(local, Sizes::of).await?;
+        done(local.len());
+        let remote = match &self.prepared {
+            _ if remote.is_empty() => Vec::new(),
+            Prepared::Slots(table) => table.class_sizes(&remote, gone, done).await?,
+            _ => {
+                let text = "only encrypted columns have classes that P2 can count in no order";
+                return Err(ProtocolError::Misuse(text.to_owned()));
+            }
+        };
+        let (mut remote, mut local) = (remote.into_iter(), local.into_iter());
+        let answer = |set: &u64| if is_remote(set) { remote.next() } else { local.next() };
+        sets.iter().map(answer).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)
+    }
+
     /// What P1 can count by itself.
     async fn count_clear(&self, sets: Vec<u64>, k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {
+        self.clear_sums(sets, move |sums| in_small_classes(sums, k, detail)).await
+    }
+
+    /// What `count` makes of the sums of the clear columns of every set.
+    async fn clear_sums<T: Send + 'static>(
+        &self,
+        sets: Vec<u64>,
+        count: impl Fn(&mut [u64]) -> T + Send + 'static,
+    ) -> Result<Vec<T>, ProtocolError> {
         let (clear, rows) = (self.clear.clone(), self.rows);
-        let count = move |set: u64| {
+        let of_set = move |set: u64| {
             let mut sums = vec![0; rows];
             for labels in
                 clear.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).filter_map(|(_, of)| of.as_ref())
             {
                 sums.iter_mut().zip(labels.iter()).for_each(|(sum, label)| *sum = plain::add(*sum, *label));
             }
-            in_small_classes(&mut sums, k, detail)
+            count(&mut sums)
         };
-        blocking(move || sets.into_iter().map(count).collect()).await
+        blocking(move || sets.into_iter().map(of_set).collect()).await
     }
 }

@@ -11,6 +11,7 @@ use crate::multiply::multiply;
 use crate::open::MAX_OPENED;
 use crate::relabel::relabel;
 use crate::shuffle::{Orders, shuffle};
+use crate::size_histogram::{Sizes, size_histogram};
 
 /// Vectors that are on their way at the same time: enough to keep both parties busy, half a megabyte each.
 pub(super) const WINDOW: usize = 64;
@@ -61,13 +62,41 @@ impl SlotTable {
     }
 
     async fn count_shuffled(&self, sets: &[u64], k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {
+        let labels = self.labelled(sets, None).await?;
+        count_classes(&self.session, self.layout.rows(), self.layout.block(), k, detail, labels).await
+    }
+
+    /// The class sizes of sets, without the rows of which `gone` is one.
+    pub(super) async fn class_sizes(
+        &self,
+        sets: &[u64],
+        gone: Option<&[Slots<L1>]>,
+        done: impl Fn(usize),
+    ) -> Result<Vec<Sizes>, ProtocolError> {
+        let mut found = Vec::with_capacity(sets.len());
+        for sets in sets.chunks((WINDOW / self.layout.vectors_per_list()).max(1) * self.lists_at_once()) {
+            let labels = self.labelled(sets, gone).await?;
+            found.extend(size_histogram(&self.session, self.layout.rows(), self.layout.block(), labels).await?);
+            done(sets.len());
+        }
+        Ok(found)
+    }
+
+    /// Labels of sets, each in a secret order of its own.
+    async fn labelled(&self, sets: &[u64], gone: Option<&[Slots<L1>]>) -> Result<Vec<Labels>, ProtocolError> {
         let groups: Vec<&[u64]> = sets.chunks(self.lists_at_once()).collect();
         let combinations = groups.iter().flat_map(|sets| self.combinations(sets)).collect();
-        let mut labelled = relabel(&self.session, combinations).await?.into_iter();
+        let mut labelled = relabel(&self.session, combinations).await?;
         let vectors = self.layout.vectors_per_list();
+        if let Some(gone) = gone {
+            let pairs = gone.iter().cycle().cloned().zip(labelled.iter().cloned()).collect();
+            let lost = multiply(&self.session, pairs).await?;
+            labelled.iter_mut().zip(&lost).for_each(|(label, lost)| label.sub(lost));
+        }
+        let mut labelled = labelled.into_iter();
         let lists = groups.iter().map(|_| labelled.by_ref().take(vectors).collect()).collect();
         let shuffled = shuffle(&self.session, self.layout, Orders::Independent, lists).await?;
         let labels = shuffled.into_iter().zip(&groups).map(|(vectors, sets)| Labels { vectors, lists: sets.len() });
-        count_classes(&self.session, self.layout.rows(), self.layout.block(), k, detail, labels.collect()).await
+        Ok(labels.collect())
     }
 }

@@ -26,25 +26,25 @@ const HALF: u64 = 1 << (MAX_WIDTH - 1);
 
 /// Numbers of a column, each in every slot.
 #[derive(Clone, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// The lower bound.
-    pub(super) lower: Slots<L0>,
+    pub(crate) lower: Slots<L0>,
     /// How far the upper one is from it.
-    pub(super) range: Slots<L0>,
+    pub(crate) range: Slots<L0>,
     /// `2^47` by the range.
-    pub(super) scale: Slots<L0>,
+    pub(crate) scale: Slots<L0>,
 }
 
 impl Scale {
     /// Of bounds that P1 knows.
-    pub(super) fn public(lower: i64, upper: i64) -> Self {
+    pub(crate) fn public(lower: i64, upper: i64) -> Self {
         let everywhere = |number: i64| Slots::clear(&[plain::from_signed(number); DEGREE]);
         let range = upper.saturating_sub(lower);
         Self { lower: everywhere(lower), range: everywhere(range), scale: everywhere(scale_of_range(range)) }
     }
 
     /// Of encrypted bounds.
-    pub(super) async fn encrypted(session: &Session, columns: &[&ColumnConstants]) -> Result<Vec<Self>, ProtocolError> {
+    pub(crate) async fn encrypted(session: &Session, columns: &[&ColumnConstants]) -> Result<Vec<Self>, ProtocolError> {
         if columns.is_empty() {
             return Ok(Vec::new());
         }

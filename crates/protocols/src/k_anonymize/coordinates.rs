@@ -12,7 +12,7 @@ use arrow::array::ArrayRef;
 use futures::{StreamExt, TryStreamExt, stream};
 use veil_cells::{CellArray, ColumnConstants};
 use veil_privacy::clusters::{GRID_BITS, SCALE_BITS, coordinate};
-use veil_slots::{DEGREE, L1, Slots, plain};
+use veil_slots::{DEGREE, L1, Offset, Slots, plain};
 
 use super::constants::Scale;
 use super::{Bounds, Quasi, Values};
@@ -107,7 +107,7 @@ fn first_of(lanes: &[Vec<Slots<L1>>]) -> Result<&Vec<Slots<L1>>, ProtocolError> 
 }
 
 /// The smallest and the largest number.
-pub(super) fn clear_bounds(numbers: &[i64]) -> (i64, i64) {
+pub(crate) fn clear_bounds(numbers: &[i64]) -> (i64, i64) {
     let lower = numbers.iter().copied().min().unwrap_or(0);
     (lower, numbers.iter().copied().max().unwrap_or(lower))
 }
@@ -172,7 +172,7 @@ async fn scales_of(session: &Session, quasi: &[Quasi]) -> Result<Vec<Option<Scal
     Ok(quasi.iter().map(scale).collect())
 }
 
-/// The coordinates of a column that was lifted.
+/// The coordinates of a column, repeated in every block.
 async fn scaled(
     session: &Session,
     tiles: &Tiles,
@@ -182,11 +182,20 @@ async fn scaled(
 ) -> Result<Vec<Slots<L1>>, ProtocolError> {
     let scale = scale.ok_or_else(|| ProtocolError::Misuse("a column of numbers has no bounds".to_owned()))?;
     // Rows of short tables are divided once, and then repeated.
-    let is_short = tiles.rows() < DEGREE / 2;
-    let lifted = match is_short {
-        true => lift_column(session, CellArray::try_new(cells)?, 0, bits).await?,
-        false => repeated(session, tiles, cells, 0, bits).await?,
-    };
+    if tiles.rows() < DEGREE / 2 {
+        let lifted = lift_column(session, CellArray::try_new(cells)?, 0, bits).await?;
+        return fold(session, tiles, on_grid(session, tiles.rows(), scale, &lifted).await?).await;
+    }
+    on_grid(session, tiles.rows(), scale, &repeated(session, tiles, cells, 0, bits).await?).await
+}
+
+/// The coordinates of numbers that were lifted. In slots without a row is zero in short tables, in others whatever comes of it.
+pub(crate) async fn on_grid(
+    session: &Session,
+    rows: usize,
+    scale: &Scale,
+    lifted: &[Slots<L1>],
+) -> Result<Vec<Slots<L1>>, ProtocolError> {
     let mut coordinates = Vec::with_capacity(lifted.len());
     for window in lifted.chunks(WINDOW) {
         let above = |x: &Slots<L1>| {
@@ -200,9 +209,11 @@ async fn scaled(
         let dividend = |slots| Dividend { slots, shift, rounding: Rounding::Nearest };
         // Products are up to 2^47, and what is as little above the upper bound as others are below the lower one.
         let dividends = products.into_iter().map(dividend).collect();
-        let quotients = truncate_wide(session, tiles.rows().min(DEGREE), dividends).await?;
-        let mut scaled = if is_short { fold(session, tiles, quotients).await? } else { quotients };
-        scaled.iter_mut().for_each(|scaled| scaled.add_constant(plain::neg(BELOW >> shift)));
+        let mut scaled = truncate_wide(session, rows.min(DEGREE), dividends).await?;
+        // Quotients of short tables are zero behind their rows, and stay so.
+        let below = if rows < DEGREE / 2 { rows } else { DEGREE };
+        let below = Offset::new(&vec![BELOW >> shift; below]);
+        scaled.iter_mut().for_each(|scaled| scaled.sub_clear(&below));
         coordinates.extend(scaled);
     }
     Ok(coordinates)

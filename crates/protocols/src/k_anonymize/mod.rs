@@ -20,8 +20,8 @@
 
 mod assign;
 mod check;
-mod constants;
-mod coordinates;
+pub(crate) mod constants;
+pub(crate) mod coordinates;
 mod cost;
 mod merge_small;
 mod move_rows;

@@ -1,0 +1,324 @@
+//! One run: tables in, measures out.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
+use datafusion::common::exec_err;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
+use futures::TryStreamExt;
+use veil_privacy::ClassSizes;
+use veil_privacy::utility::{information_loss as in_percent, ratio_value};
+use veil_protocols::assess::{
+    Frequencies, Numbers, Published, Suppressed, class_sizes, entropy, generalisation, information_loss,
+};
+use veil_protocols::identifiers::Method;
+use veil_protocols::{ProtocolError, Session};
+use veil_udfs::VeilOptions;
+
+use super::Question;
+use super::align::aligned;
+use super::measures::{self, Measure};
+use super::pairs::{Measured, Pairs};
+use super::summary::Assessment;
+use super::table::Table;
+use crate::Veil;
+use crate::error::protocol;
+
+/// What rounds of losses keep beside the rows: digits of a window of vectors.
+const LOSSES_MEMORY: usize = 256 << 20;
+
+/// One run.
+pub(super) struct Run {
+    pub(super) veil: Veil,
+    pub(super) options: VeilOptions,
+    pub(super) question: Question,
+    pub(super) quasi: Vec<String>,
+    pub(super) inputs: Vec<Arc<dyn ExecutionPlan>>,
+    pub(super) tables: Vec<Table>,
+    pub(super) pairs: Vec<Pairs>,
+    pub(super) memory: MemoryReservation,
+    pub(super) context: Arc<TaskContext>,
+    pub(super) baseline: BaselineMetrics,
+    pub(super) done: Count,
+    pub(super) known: Count,
+    pub(super) rounds: Count,
+    pub(super) sent: Count,
+    pub(super) received: Count,
+}
+
+/// What a run has found out beside its result.
+#[derive(Default)]
+struct Noted {
+    /// Columns that were not measured, and why.
+    left_out: Vec<(String, String)>,
+    /// Whether rows were taken in their order.
+    by_order: bool,
+    rows: usize,
+}
+
+impl Run {
+    pub(super) async fn assess(self) -> Result<RecordBatch> {
+        let started = Instant::now();
+        let (schema, mut noted) = (measures::schema(&self.question), Noted::default());
+        let session = match self.tables.iter().find_map(|table| table.key) {
+            Some(key) => Some(self.veil.session(key, &self.options).await?),
+            None => None,
+        };
+        let session = session.as_ref();
+        let result = match &self.question {
+            Question::Risk { population, contributions } => {
+                let sizes = self.risk(session, *contributions, &mut noted).await?;
+                let Some((all, without)) = sizes.split_first() else { return exec_err!("no class was counted") };
+                let mut listed = measures::of_risk(all, *population);
+                let each = self.quasi.iter().zip(without);
+                listed.extend(each.flat_map(|(column, without)| measures::of_contribution(column, all, without)));
+                measures::listed(schema, &listed)?
+            }
+            Question::ClassSizes => {
+                let sizes = self.risk(session, false, &mut noted).await?;
+                measures::histogram(schema, sizes.first().unwrap_or(&ClassSizes::new([], 0)))?
+            }
+            Question::Utility => {
+                let original = self.collect(0).await?;
+                let (_, listed) = self.utility(session, &original, 1, &mut noted).await?;
+                measures::listed(schema, &listed)?
+            }
+            Question::Sweep { k, population } => {
+                let original = self.collect(0).await?;
+                let mut rows = Vec::with_capacity(k.len());
+                for (at, k) in k.iter().enumerate() {
+                    let started = Instant::now();
+                    let (sizes, utility) = self.utility(session, &original, at + 1, &mut noted).await?;
+                    let listed = [measures::of_risk(&sizes, *population), utility].concat();
+                    rows.push((*k, listed, started.elapsed().as_secs_f64()));
+                }
+                measures::swept(schema, &rows)?
+            }
+        };
+        self.record(session);
+        self.remember(session, noted, started);
+        Ok(result.record_output(&self.baseline))
+    }
+
+    /// All rows of an input.
+    async fn collect(&self, at: usize) -> Result<RecordBatch> {
+        let Some(input) = self.inputs.get(at) else { return exec_err!("VeilAssessExec has no input {at}") };
+        let mut rows = input.execute(0, self.context.clone())?;
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.try_next().await? {
+            // Once as it comes, once in one piece.
+            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        Ok(concat_batches(&rows.schema(), &batches)?)
+    }
+
+    /// Class sizes of the only input; with contributions, then those of all quasi-identifiers but each.
+    async fn risk(&self, session: Option<&Session>, contributions: bool, noted: &mut Noted) -> Result<Vec<ClassSizes>> {
+        let (Some(table), rows) = (self.tables.first(), self.collect(0).await?) else { return Ok(Vec::new()) };
+        noted.rows = rows.num_rows();
+        let suppressed = self.suppressed(session, table, &rows).await?;
+        let count = table.quasi.len();
+        let all = u64::MAX >> (u64::BITS as usize - count.clamp(1, 64));
+        let without = (0..count).map(|at| all & !(1 << at)).filter(|_| contributions && count > 1);
+        let sets: Vec<u64> = [all].into_iter().chain(without).collect();
+        let mut sizes = self.sizes(session, table, &rows, suppressed.as_ref(), &sets).await?;
+        if let Some(all) = sizes.first().filter(|_| contributions && count == 1) {
+            // Without its only column all rows look alike.
+            let published = all.rows();
+            sizes.push(ClassSizes::new((published > 0).then_some((published, 1)), all.suppressed()));
+        }
+        Ok(sizes)
+    }
+
+    async fn suppressed(
+        &self,
+        session: Option<&Session>,
+        table: &Table,
+        rows: &RecordBatch,
+    ) -> Result<Option<Suppressed>> {
+        match table.flag.zip(session).filter(|_| rows.num_rows() > 0) {
+            Some((flag, session)) => Ok(Some(Suppressed::lift(session, rows.column(flag)).await.map_err(protocol)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The class sizes of sets of quasi-identifiers.
+    async fn sizes(
+        &self,
+        session: Option<&Session>,
+        table: &Table,
+        rows: &RecordBatch,
+        suppressed: Option<&Suppressed>,
+        sets: &[u64],
+    ) -> Result<Vec<ClassSizes>> {
+        // Nobody is in an empty table.
+        if rows.num_rows() == 0 {
+            return Ok(sets.iter().map(|_| ClassSizes::new([], 0)).collect());
+        }
+        let mut rng = self.veil.context().randomness(&self.options).fork();
+        let (mut columns, mut lanes) = (Vec::with_capacity(table.quasi.len()), 0);
+        for (place, source) in &table.quasi {
+            lanes += source.lanes();
+            columns.push(source.column(rows.column(*place).clone(), &mut rng)?);
+        }
+        self.memory.try_grow(Method::Shuffled.memory(rows.num_rows(), lanes))?;
+        self.known.add(sets.len());
+        let done = |sets: usize| self.step(sets, session);
+        let found = class_sizes(session, rows.num_rows(), columns, suppressed, sets, &done).await.map_err(protocol)?;
+        Ok(found.into_iter().map(|sizes| ClassSizes::new(sizes.classes, sizes.suppressed)).collect())
+    }
+
+    /// Class sizes and losses of an anonymised table.
+    async fn utility(
+        &self,
+        session: Option<&Session>,
+        original: &RecordBatch,
+        at: usize,
+        noted: &mut Noted,
+    ) -> Result<(ClassSizes, Vec<Measure>)> {
+        let (Some(table), Some(pairs)) = (self.tables.get(at), self.pairs.get(at - 1)) else {
+            return exec_err!("VeilAssessExec has no table {at}");
+        };
+        let anonymised = self.collect(at).await?;
+        let original = aligned(original.clone(), &anonymised, pairs.shared)?;
+        (noted.rows, noted.by_order) = (anonymised.num_rows(), pairs.shared.is_none());
+        let suppressed = self.suppressed(session, table, &anonymised).await?;
+        let all = u64::MAX >> (u64::BITS as usize - table.quasi.len().clamp(1, 64));
+        let sizes = self.sizes(session, table, &anonymised, suppressed.as_ref(), &[all]).await?.pop();
+        let sizes = sizes.unwrap_or_else(|| ClassSizes::new([], 0));
+        let mut listed = measures::of_classes(&sizes);
+        if anonymised.num_rows() > 0 {
+            let losses = Losses::of(pairs, &original, &anonymised, noted)?;
+            let Some(session) = session else { return exec_err!("no column of the table is encrypted") };
+            self.memory.try_grow(LOSSES_MEMORY)?;
+            self.known.add(losses.steps());
+            let done = |steps: usize| self.step(steps, Some(session));
+            listed.extend(
+                losses.measure(session, anonymised.num_rows(), suppressed.as_ref(), &done).await.map_err(protocol)?,
+            );
+        }
+        Ok((sizes, listed))
+    }
+
+    fn step(&self, steps: usize, session: Option<&Session>) {
+        self.done.add(steps);
+        self.record(session);
+    }
+
+    fn record(&self, session: Option<&Session>) {
+        let Some(traffic) = session.map(Session::traffic) else { return };
+        let set = |count: &Count, value: u64| count.add((value as usize).saturating_sub(count.value()));
+        set(&self.rounds, traffic.rounds());
+        set(&self.sent, traffic.bytes_up());
+        set(&self.received, traffic.bytes_down());
+    }
+
+    fn remember(&self, session: Option<&Session>, noted: Noted, started: Instant) {
+        let mut left_out = noted.left_out;
+        left_out.dedup();
+        let traffic = |of: fn(&Session) -> u64| session.map_or(0, of);
+        self.veil.assessment_log().add(Assessment {
+            question: self.question.clone(),
+            quasi: self.quasi.clone(),
+            rows: noted.rows,
+            left_out,
+            by_order: noted.by_order,
+            rounds: traffic(|session| session.traffic().rounds()),
+            bytes_sent: traffic(|session| session.traffic().bytes_up()),
+            bytes_received: traffic(|session| session.traffic().bytes_down()),
+            seconds: started.elapsed().as_secs_f64(),
+        });
+    }
+}
+
+/// The columns of a table by how they are measured.
+#[derive(Default)]
+struct Losses {
+    numbers: (Vec<String>, Vec<Numbers>),
+    categories: (Vec<String>, Vec<Published>),
+    frequencies: (Vec<String>, Vec<Frequencies>),
+}
+
+impl Losses {
+    fn of(pairs: &Pairs, original: &RecordBatch, anonymised: &RecordBatch, noted: &mut Noted) -> Result<Self> {
+        let mut losses = Self::default();
+        let add = |name: &String, names: &mut Vec<String>| names.push(name.clone());
+        for pair in &pairs.columns {
+            match pair.measured(original, anonymised)? {
+                Measured::Numbers(numbers) => {
+                    add(&pair.name, &mut losses.numbers.0);
+                    losses.numbers.1.push(numbers);
+                }
+                Measured::Categories(published, frequencies) => {
+                    add(&pair.name, &mut losses.categories.0);
+                    losses.categories.1.push(published);
+                    if let Some(frequencies) = frequencies {
+                        add(&pair.name, &mut losses.frequencies.0);
+                        losses.frequencies.1.push(frequencies);
+                    }
+                }
+                Measured::Nothing(why) => noted.left_out.push((pair.name.clone(), why)),
+            }
+        }
+        Ok(losses)
+    }
+
+    fn steps(&self) -> usize {
+        self.numbers.1.len() + self.categories.1.len() + self.frequencies.1.len()
+    }
+
+    async fn measure(
+        &self,
+        session: &Session,
+        rows: usize,
+        suppressed: Option<&Suppressed>,
+        done: &(dyn Fn(usize) + Send + Sync),
+    ) -> Result<Vec<Measure>, ProtocolError> {
+        let mut listed = Vec::new();
+        let found = generalisation(session, &self.categories.1, done).await?;
+        let (mut precision, mut leaves) = (Vec::new(), Vec::new());
+        for ((name, column), found) in self.categories.0.iter().zip(&self.categories.1).zip(found) {
+            let steps = rows as f64 * column.levels.saturating_sub(1) as f64;
+            precision.push((name.as_str(), share(found.levels as f64, steps)));
+            if let Some((shape, beneath)) = column.shape.as_ref().zip(found.leaves) {
+                let others = rows as f64 * shape.len().saturating_sub(1) as f64;
+                leaves.push((name.as_str(), share(beneath as f64 - rows as f64, others)));
+            }
+        }
+        add_mean(&mut listed, "precision_loss", &precision);
+        add_mean(&mut listed, "generalised_loss", &leaves);
+        let found = entropy(session, &self.frequencies.1, done).await?;
+        let bits: Vec<(&str, f64)> =
+            self.frequencies.0.iter().map(String::as_str).zip(found.into_iter().map(ratio_value)).collect();
+        add_mean(&mut listed, "entropy_loss", &bits);
+        let found = information_loss(session, rows, &self.numbers.1, suppressed, done).await?;
+        let of = |loss: fn(&veil_protocols::assess::Loss) -> u64| -> Vec<(&str, f64)> {
+            let names = self.numbers.0.iter().map(String::as_str);
+            names.zip(found.iter().map(|found| in_percent(&[loss(found)]))).collect()
+        };
+        add_mean(&mut listed, "information_loss", &of(|found| found.all));
+        add_mean(&mut listed, "information_loss_retained", &of(|found| found.retained));
+        Ok(listed)
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The mean of columns, then each of them; nothing if there is none.
+fn add_mean(listed: &mut Vec<Measure>, name: &'static str, columns: &[(&str, f64)]) {
+    if columns.is_empty() {
+        return;
+    }
+    let mean = columns.iter().map(|(_, value)| value).sum::<f64>() / columns.len() as f64;
+    listed.push(Measure::of_table(name, mean));
+    listed.extend(columns.iter().map(|(column, value)| Measure::of_column(name, column, *value)));
+}
