@@ -14,6 +14,7 @@
 #[path = "../crates/flight-p2/tests/support/mod.rs"]
 mod support;
 mod tables;
+mod told;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +30,7 @@ use veil_protocols::k_anonymize::{Comparison, Outcome, Phase, Settings, Shape, k
 
 use self::support::{Certificates, KEYS, P2, anywhere};
 use self::tables::Table;
+use self::told::Told;
 
 /// Tells a process that it is P2, and where its certificates are.
 const P2_FOLDER: &str = "VEIL_BENCH_P2";
@@ -353,6 +355,15 @@ async fn main() {
             run.whole.clock / run.clear,
             setting.goal
         );
+        Told {
+            name: &format!("k_anonymize: {}", setting.name),
+            value: run.whole.clock,
+            unit: "s",
+            against: "the same algorithm in clear, one core",
+            ratio: run.whole.clock / run.clear,
+            goal: setting.goal,
+        }
+        .tell();
         if option("--protocols") {
             let after = channel.metrics().await.unwrap();
             for ((name, after), (_, before)) in seconds_of(&after).into_iter().zip(seconds_of(&before)) {
@@ -378,7 +389,10 @@ async fn main() {
         };
         let (round, whole) = (of(|run| run.round().core), of(|run| run.whole.core));
         if round.len() == names.len() {
-            println!("\ngrowth with {what}: a round ^{:.2}, the whole run ^{:.2}", exponent(&round), exponent(&whole));
+            let (round, whole) = (exponent(&round), exponent(&whole));
+            println!("\ngrowth with {what}: a round ^{round:.2}, the whole run ^{whole:.2}");
+            let name = format!("k_anonymize: growth with {what}");
+            Told { name: &name, value: whole, unit: "exponent", against: "linear", ratio: whole, goal: "" }.tell();
         }
     }
 }

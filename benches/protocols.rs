@@ -1,8 +1,8 @@
 //! Rounds: both parties on this machine, per slot.
 //!
 //! `cargo bench -p veil-flight-p2 --bench protocols [-- NAME..]` prints a table. "core" is processor time of both parties together
-//! divided by the number of slots, so it is what one core would need; "clock" is what a person waits, on all cores. The last rows
-//! are the baseline: comparisons through ciphertext-by-ciphertext products, with `fhe`'s own calls.
+//! divided by the number of slots, so it is what one core would need; "clock" is what a person waits, on all cores. The first row
+//! is the baseline: comparisons through ciphertext-by-ciphertext products, with `fhe`'s own calls.
 
 #![allow(
     missing_docs,
@@ -13,10 +13,12 @@
 
 #[path = "../crates/flight-p2/tests/support/mod.rs"]
 mod support;
+mod told;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::told::Told;
 use fhe::bfv::{BfvParametersBuilder, Ciphertext, Encoding, Plaintext, RelinearizationKey, SecretKey};
 use fhe_traits::{FheDecoder, FheDecrypter, FheEncoder, FheEncrypter};
 use rand::SeedableRng;
@@ -41,6 +43,9 @@ use veil_protocols::{
     lift_wide, lower, multiply, pairwise, slot_sum, truncate, zero_test,
 };
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, PRIMES, Sample, Slots, plain};
+
+/// The comparison that the baseline is one of, too.
+const COMPARISON: &str = "compare_and_select";
 
 /// Processor seconds of this process so far.
 fn processor_seconds() -> f64 {
@@ -73,7 +78,7 @@ async fn turn<F: Future<Output = usize>>(session: &Session, measured: &mut Measu
     measured.down += (session.traffic().bytes_down() - down) as f64;
 }
 
-fn print(name: &str, local: &Measured, flight: &Measured) {
+fn print(name: &str, local: &Measured, flight: &Measured, baseline: Option<f64>) {
     let per_slot = |measured: &Measured| (measured.core / measured.slots, measured.clock / measured.slots);
     let ((core, clock), (flight_core, flight_clock)) = (per_slot(local), per_slot(flight));
     let overhead = (flight_clock / clock - 1.0) * 100.0;
@@ -81,6 +86,13 @@ fn print(name: &str, local: &Measured, flight: &Measured) {
     println!(
         "| {name} | {core:.2} | {clock:.2} | {flight_core:.2} | {flight_clock:.2} | {overhead:.0} % | {up:.0} | {down:.0} |"
     );
+    let tell = |name: &str, value: f64, against: &str, ratio: f64, goal: &str| {
+        Told { name: &format!("rounds: {name}"), value, unit: "µs a slot", against, ratio, goal }.tell();
+    };
+    tell(&format!("{name}, over Flight"), flight_clock, "in one process", flight_clock / clock, "1.35");
+    if let Some(baseline) = baseline.filter(|_| name == COMPARISON) {
+        tell(name, core, "a comparison by polynomials, as the paper has it", core / baseline, "2 µs");
+    }
 }
 
 fn wanted(name: &str) -> bool {
@@ -88,7 +100,7 @@ fn wanted(name: &str) -> bool {
     filters.peek().is_none() || filters.any(|filter| name.contains(&filter))
 }
 
-async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
+async fn all(local: &Session, flight: &Session, owner: &OwnerKeys, baseline: Option<f64>) {
     let mut rng = StdRng::seed_from_u64(1);
     let keys = owner.p2();
     let mut seal = |bound: u64| -> Slots<L1> {
@@ -108,7 +120,7 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
     let pairs = || a.iter().zip(&b).map(|(a, b)| Pair { a: a.clone(), b: b.clone(), bits: 34 }).collect::<Vec<_>>();
     /// Measures one protocol, unless the command line names others: channels take turns, so that both meet the same machine.
     macro_rules! show {
-        ($name:literal, |$session:ident| $work:expr) => {
+        ($name:expr, |$session:ident| $work:expr) => {
             if wanted($name) {
                 let (mut measured_local, mut measured_flight) = (Measured::default(), Measured::default());
                 for _ in 0..4 {
@@ -120,11 +132,11 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
                         turn(session, measured, work).await;
                     }
                 }
-                print($name, &measured_local, &measured_flight);
+                print($name, &measured_local, &measured_flight, baseline);
             }
         };
     }
-    show!("compare_and_select", |session| compare_and_select(session, pairs()));
+    show!(COMPARISON, |session| compare_and_select(session, pairs()));
     let twos = || bits.as_chunks::<2>().0.iter().map(|pair| pair.to_vec()).collect::<Vec<_>>();
     show!("and, 2 bits", |session| and::and(session, twos()));
     let threes = || bits.as_chunks::<3>().0.iter().map(|three| three.to_vec()).collect::<Vec<_>>();
@@ -248,7 +260,9 @@ async fn all(local: &Session, flight: &Session, owner: &OwnerKeys) {
 
 /// The comparison done as the paper does it, as far as it can be in BFV: for each of the two numbers a distance is squared and a
 /// degree-2 polynomial evaluated, two ciphertext products with relinearisation; P2 opens both and returns the sign.
-fn baseline() {
+///
+/// Its processor time in microseconds.
+fn baseline() -> f64 {
     let mut rng = StdRng::seed_from_u64(1);
     let mut builder = BfvParametersBuilder::new();
     let parameters =
@@ -286,6 +300,7 @@ fn baseline() {
     let core = (processor_seconds() - processor) / comparisons * 1e6;
     let clock = started.elapsed().as_secs_f64() / comparisons * 1e6;
     println!("| baseline: comparison by polynomials | {core:.2} | {clock:.2} | | | | 108 | 54 |");
+    core
 }
 
 fn main() {
@@ -293,6 +308,7 @@ fn main() {
     runtime.block_on(async {
         println!("| µs a slot | core | clock | Flight, core | clock | overhead | bytes up | bytes down |");
         println!("|---|---|---|---|---|---|---|---|");
+        let baseline = wanted("baseline").then(baseline);
         let owner = &*support::KEYS;
         let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os()));
         let certificates = support::Certificates::new();
@@ -300,9 +316,6 @@ fn main() {
         let channel = support::connect(support::client(&p2, Some(&certificates))).await.unwrap();
         let session =
             |channel: Arc<dyn Channel>| Session::new(channel, owner.key_id(), owner.p1().public_key().clone());
-        all(&session(Arc::new(InProcess::new(responder))), &session(Arc::new(channel)), owner).await;
+        all(&session(Arc::new(InProcess::new(responder))), &session(Arc::new(channel)), owner, baseline).await;
     });
-    if wanted("baseline") {
-        baseline();
-    }
 }

@@ -4,11 +4,13 @@
 
 #![expect(clippy::print_stdout, reason = "printing is its purpose")]
 
+mod told;
 mod workloads;
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use told::Told;
 use veilfusion::cells::POLYNOMIAL_SIZE;
 use workloads::{Cells, TfheChunk, VALUES};
 
@@ -29,6 +31,13 @@ fn main() {
     row("encrypt, one lane", encrypt, Some(tfhe_encrypt));
     row("decrypt, one lane", decrypt, Some(tfhe_decrypt));
     row("add a constant", add, None);
+    for (name, value, against, other, goal) in [
+        ("cells: encrypt", encrypt, "tfhe `encrypt_seeded_glwe_ciphertext`", tfhe_encrypt, "333 ns"),
+        ("cells: decrypt", decrypt, "tfhe `decrypt_glwe_ciphertext`", tfhe_decrypt, "125 ns"),
+        ("cells: add a constant", add, "encrypting it", encrypt, "50 ns"),
+    ] {
+        Told { name, value, unit: "ns a value", against, ratio: value / other, goal }.tell();
+    }
     row("tfhe `encrypt_seeded_glwe_ciphertext`", tfhe_encrypt, None);
     row("tfhe `decrypt_glwe_ciphertext`", tfhe_decrypt, None);
     fheint();

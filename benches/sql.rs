@@ -13,6 +13,7 @@
 
 #[path = "../crates/flight-p2/tests/support/mod.rs"]
 mod support;
+mod told;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext};
 use futures::StreamExt;
 use support::{Certificates, KEYS, P2, client, with_tls};
+use told::Told;
 use veil_keys::os_rng;
 use veil_owner::{Declaration, Output, encrypt_file, unwatched};
 use veilfusion::{Veil, VeilSessionState};
@@ -159,6 +161,16 @@ async fn main() {
         let rate = |seconds: f64| ROWS as f64 / seconds / 1e6;
         let (ours, theirs) = (median(ours), median(theirs));
         let goal = if goal > 0.0 { goal.to_string() } else { String::new() };
-        println!("| {name} | {:.2} | {:.1} | {:.0} | {goal} |", rate(ours), rate(theirs), ours / theirs);
+        println!("| {name} | {:.2} | {:.1} | {:.1} | {goal} |", rate(ours), rate(theirs), ours / theirs);
+        let goal = if goal.is_empty() { goal } else { format!("{goal} million rows/s") };
+        Told {
+            name: &format!("sql: {name}"),
+            value: rate(ours),
+            unit: "million rows/s",
+            against: "the clear expression",
+            ratio: ours / theirs,
+            goal: &goal,
+        }
+        .tell();
     }
 }
