@@ -8,6 +8,7 @@ mod sql {
     mod identifiers;
     mod k_anonymize;
     mod release;
+    mod release_policy;
     mod resilience;
     mod results;
     mod slt;

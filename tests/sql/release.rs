@@ -17,9 +17,9 @@ use veilfusion::protocols::{InProcess, Limits, Randomness, Responder};
 use super::world::World;
 
 /// A world whose P2 releases, and a recipient.
-struct Hospital {
-    world: World,
-    alice: RecipientKey,
+pub(super) struct Hospital {
+    pub(super) world: World,
+    pub(super) alice: RecipientKey,
 }
 
 const DECLARATION: &str = r#"
@@ -72,7 +72,7 @@ fn patients(rows: usize) -> String {
 
 impl Hospital {
     /// With a policy's rules for alice.
-    async fn new(seed: u64, rows: usize, rules: &str) -> Self {
+    pub(super) async fn new(seed: u64, rows: usize, rules: &str) -> Self {
         let world = World::without_p2(seed).await;
         world.write("illness.csv", HIERARCHY);
         world.table("patients", &patients(rows), DECLARATION).await;
@@ -85,13 +85,9 @@ impl Hospital {
     }
 
     /// P2 starts anew with other rules, and its ledger as it was.
-    async fn allow(&self, rules: &str) {
-        let (owner, key) = (&self.world.owner, self.alice.public());
-        let text = format!(
-            "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"patients\"\n{rules}",
-            owner.key_id()
-        );
-        let policy = Policy::parse(&text).unwrap();
+    pub(super) async fn allow(&self, rules: &str) {
+        let owner = &self.world.owner;
+        let policy = self.policy("", rules);
         // The one before must let its ledger go.
         let closed = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
         self.world.veil.set_channel(Arc::new(InProcess::new(Arc::new(closed)))).await;
@@ -103,8 +99,17 @@ impl Hospital {
         self.world.veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
     }
 
+    /// A policy with these rules for alice, and more words before them.
+    pub(super) fn policy(&self, words: &str, rules: &str) -> Policy {
+        let (key_set, key) = (self.world.owner.key_id(), self.alice.public());
+        let text = format!(
+            "[policy]\nkey_set = \"{key_set}\"\n{words}[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"patients\"\n{rules}"
+        );
+        Policy::parse(&text).unwrap()
+    }
+
     /// What alice opens of a query's release.
-    async fn released(&self, sql: &str) -> (RecordBatch, Received) {
+    pub(super) async fn released(&self, sql: &str) -> (RecordBatch, Received) {
         let sealed = self.world.run(&format!("SELECT * FROM release(({sql}), recipient => 'alice')")).await.unwrap();
         let mut opener = Opener::new(self.alice.clone()).with_owner(self.world.owner.public());
         let opened = opener.open(&[sealed]).unwrap();
@@ -112,7 +117,7 @@ impl Hospital {
         (concat_batches(&received.schema, &opened).unwrap(), received)
     }
 
-    async fn refused(&self, sql: &str) -> String {
+    pub(super) async fn refused(&self, sql: &str) -> String {
         self.world.refusal(&format!("SELECT * FROM release(({sql}), recipient => 'alice')")).await
     }
 }
@@ -120,7 +125,7 @@ impl Hospital {
 const EVERYTHING: &str = r#"columns = ["name", "age", "zip", "cost", "smoker", "illness", "born", "region"]"#;
 
 /// Columns by name, as texts.
-fn texts(batch: &RecordBatch) -> Vec<(String, Vec<String>)> {
+pub(super) fn texts(batch: &RecordBatch) -> Vec<(String, Vec<String>)> {
     let print = |column: &Arc<dyn Array>| {
         let options = datafusion::arrow::util::display::FormatOptions::default().with_null("NULL");
         let shown = datafusion::arrow::util::display::ArrayFormatter::try_new(column, &options).unwrap();

@@ -246,6 +246,9 @@ pub struct CellType {
     /// Differential privacy spent on the column so far, in millionths of epsilon.
     #[serde(default, skip_serializing_if = "is_default")]
     pub spent: u64,
+    /// Whether some values may have no noise, though others have: what is spent is the most that any has.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mixed: bool,
     /// Noise that P2 still has to add when the column is released.
     #[serde(default, skip_serializing_if = "is_default")]
     pub awaits: Vec<JointNoise>,
@@ -275,6 +278,7 @@ impl CellType {
             places: 0,
             computed: false,
             spent: 0,
+            mixed: false,
             awaits: Vec::new(),
             key,
             column,
@@ -293,6 +297,16 @@ impl CellType {
                 (hash >> 12).max(1)
             }
         }
+    }
+
+    /// Whether every value has noise.
+    pub fn is_noised(&self) -> bool {
+        self.spent > 0 && !self.mixed
+    }
+
+    /// Whether a column that is made of two has values with noise and others without.
+    pub fn mixes_noise(ours: &Self, theirs: &Self) -> bool {
+        (ours.spent > 0 || theirs.spent > 0) && !(ours.is_noised() && theirs.is_noised())
     }
 
     /// The lanes that every cell of the column has when it is fresh.
@@ -426,6 +440,21 @@ mod tests {
         assert_eq!(CellType::of_field(&Field::new("plain", DataType::Binary, true)).unwrap(), None);
         let wrong = age().field("age").unwrap().with_data_type(DataType::Utf8);
         assert!(CellType::of_field(&wrong).is_err());
+    }
+
+    #[test]
+    fn a_column_is_noised_if_all_of_its_values_are() {
+        let (raw, noised) = (age(), CellType { spent: 5, ..age() });
+        let mixed = CellType { mixed: true, ..noised.clone() };
+        assert!(noised.is_noised() && !raw.is_noised() && !mixed.is_noised());
+        assert!(!CellType::mixes_noise(&raw, &raw) && !CellType::mixes_noise(&noised, &noised));
+        for other in [&raw, &mixed] {
+            assert!(CellType::mixes_noise(&noised, other) && CellType::mixes_noise(other, &noised));
+        }
+        assert!(CellType::mixes_noise(&mixed, &raw));
+        let json = mixed.serialize_metadata().unwrap();
+        assert!(json.contains(r#""spent":5,"mixed":true"#), "{json}");
+        assert_eq!(CellType::deserialize_metadata(Some(&json)).unwrap(), mixed);
     }
 
     #[test]

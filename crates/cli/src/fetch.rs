@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, HumanCount};
 use tempfile::NamedTempFile;
 use tokio::runtime::Runtime;
 use veil_owner::{FileFormat, Output, OwnerError, TableWriter};
-use veil_recipient::{Incoming, Opener, Received, RecipientError, release_statement};
+use veil_recipient::{Incoming, Opener, Received, RecipientError, SealedWriter, release_statement};
 
 use crate::Outcome;
 use crate::progress::{RunProgress, is_interrupted, say};
@@ -23,6 +23,9 @@ Examples:
       --sql \"SELECT mask_shift(age, 3) AS age, region FROM patients\" -o out.parquet
       out.parquet         the rows, readable by you alone
       out.manifest.json   what both servers signed; see veil verify
+  veil fetch --from http://127.0.0.1:7711 --key alice/recipient.key --owner keys/owner.pub \\
+      --sql \"SELECT * FROM anon\" -o out.parquet --keep-sealed out.sealed
+      out.sealed          what came, sealed: proves later what out.parquet is; see veil verify
   veil fetch --from https://p1.example:7711 --tls-ca ca.pem --token-file alice/token \\
       --key alice/recipient.key --sql \"SELECT * FROM release(anon, recipient => 'alice')\" -o out.csv
 
@@ -37,6 +40,9 @@ pub(crate) struct Arguments {
     /// The file to write: .parquet, .csv or .arrow
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Keep the sealed parts too, to prove later that the file is what was released
+    #[arg(long, value_name = "FILE")]
+    keep_sealed: Option<PathBuf>,
     /// Replace existing files
     #[arg(long)]
     force: bool,
@@ -49,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let output = Output { path: arguments.output.clone(), force: arguments.force };
     FileFormat::of_path(&output.path)?;
     let manifest = output.path.with_extension("manifest.json");
-    for file in [&output.path, &manifest] {
+    for file in [&output.path, &manifest].into_iter().chain(&arguments.keep_sealed) {
         if file.exists() && !output.force {
             return Err(OwnerError::Exists(file.clone()).into());
         }
@@ -59,7 +65,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = RunProgress::counting("Fetching", arguments.quiet);
     let received: Result<(Received, u64), Box<dyn std::error::Error>> = Runtime::new()?.block_on(async {
         let fetch = arguments.server.connect(&asker).await?;
-        let opener = asker.owner.into_iter().fold(Opener::new(asker.key.clone()), Opener::with_owner);
+        let mut opener = asker.owner.into_iter().fold(Opener::new(asker.key.clone()), Opener::with_owner);
+        let mut sealed = None;
+        if let Some(path) = &arguments.keep_sealed {
+            let file = temporary_beside(path)?;
+            let io = |source| OwnerError::Io { file: path.clone(), source };
+            opener = opener.keeping(SealedWriter::new(file.reopen().map_err(io)?));
+            sealed = Some((file, path));
+        }
         let mut incoming = fetch.sql(&sql, opener).await?;
         let schema = unless_interrupted(incoming.schema()).await?;
         let mut writer = TableWriter::clear(&output, schema)?;
@@ -73,6 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let paper = manifest_beside(&manifest, &received)?;
         writer.finish()?;
         put(paper, &manifest, output.force)?;
+        if let Some((file, path)) = sealed {
+            put(file, path, output.force)?;
+        }
         Ok((received, bytes))
     });
     let (received, bytes) = received.inspect_err(|_| progress.clear())?;
@@ -121,11 +137,17 @@ fn complete(incoming: &Incoming) -> Result<(Received, u64), RecipientError> {
 /// The manifest in a temporary file, which only its owner can read.
 fn manifest_beside(path: &Path, received: &Received) -> Result<NamedTempFile, Box<dyn std::error::Error>> {
     let io = |source| OwnerError::Io { file: path.to_owned(), source };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".veil-").tempfile_in(folder).map_err(io)?;
+    let mut file = temporary_beside(path)?;
     file.write_all(received.manifest.to_json()?.as_bytes()).map_err(io)?;
     file.as_file().sync_all().map_err(io)?;
     Ok(file)
+}
+
+/// A temporary file in the folder of another, which only its owner can read.
+fn temporary_beside(path: &Path) -> Result<NamedTempFile, OwnerError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".veil-").tempfile_in(folder);
+    file.map_err(|source| OwnerError::Io { file: path.to_owned(), source })
 }
 
 fn put(file: NamedTempFile, path: &Path, force: bool) -> Result<(), OwnerError> {

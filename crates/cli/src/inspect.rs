@@ -71,8 +71,11 @@ pub(crate) fn describe(inspection: &Inspection) -> Result<String, arrow::error::
         }),
         ("epsilon", |column| match column.cell_type.as_ref() {
             Some(of) if of.spent > 0 => {
-                let spent = SpentEpsilon::from_millionths(of.spent);
-                if of.awaits.is_empty() { spent.to_string() } else { format!("{spent}, awaits P2's noise") }
+                let mut spent = SpentEpsilon::from_millionths(of.spent).to_string();
+                if of.mixed {
+                    spent.push_str(", not in all rows");
+                }
+                if of.awaits.is_empty() { spent } else { format!("{spent}, awaits P2's noise") }
             }
             _ => String::new(),
         }),

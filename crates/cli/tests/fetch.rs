@@ -9,15 +9,19 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use futures::TryStreamExt;
 use support::Certificates;
 use tonic::transport::{Channel, Endpoint};
 use veil_keys::RecipientKey;
+use veil_owner::{Output, TableReader, TableWriter};
+use veil_recipient::SealedReader;
 use veil_release::OwnerPublic;
 
 const DATA: &str = "name,age,region\nAnna,39,north\nBert,,south\nCleo,41,south\nDora,40,north\n";
@@ -81,7 +85,7 @@ impl Place {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    fn run(&self, arguments: &[&str]) -> std::process::Output {
         self.command(arguments).output().unwrap()
     }
 
@@ -226,6 +230,103 @@ fn a_recipient_fetches_what_the_policy_allows() {
         let error = place.fail(&fetch(&p1, sql, output, &more));
         assert!(error.contains(says), "{says}: {error}");
     }
+}
+
+/// A file with other values in the same places.
+fn rewrite(place: &Place, from: &str, to: &str, change: impl Fn(RecordBatch) -> RecordBatch) {
+    let reader = TableReader::open(&place.0.at(from)).unwrap();
+    let schema = reader.schema().clone();
+    let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    let all = change(concat_batches(&schema, &batches).unwrap());
+    let mut writer = TableWriter::clear(&Output { path: place.0.at(to), force: true }, all.schema()).unwrap();
+    writer.write(&all).unwrap();
+    writer.finish().unwrap();
+}
+
+/// With the sealed parts and the key, every value counts; without them, columns and rows.
+#[test]
+fn a_file_is_proved_to_be_what_was_released() {
+    let place = Place::new();
+    let [_p2, p1] = place.servers();
+    let all = [&KEY[..], &OWNER, &TLS].concat();
+    let verify = |manifest: &'static str, more: &[&'static str]| [&["verify", manifest], &OWNER[..], more].concat();
+    for file in ["out.csv", "out.parquet", "out.arrow"] {
+        place.succeed(&fetch(&p1, QUERY, file, &[&all[..], &["--keep-sealed", "out.sealed", "--force"]].concat()));
+        let (_, said) =
+            place.succeed(&verify("out.manifest.json", &["--file", file, "--sealed", "out.sealed", KEY[0], KEY[1]]));
+        assert!(said.contains(&format!("{file} is what was released: 4 rows, value for value")), "{said}");
+        let (_, said) = place.succeed(&verify("out.manifest.json", &["--file", file]));
+        assert!(said.contains(&format!("{file} has the columns of the release, and 4 rows")), "{said}");
+        assert!(said.contains("only its sealed parts tell"), "{said}");
+    }
+    let (_, said) = place.succeed(&verify("out.manifest.json", &["--sealed", "out.sealed"]));
+    assert!(said.contains("out.sealed has all the parts that both servers signed"), "{said}");
+    let error = place.fail(&fetch(&p1, QUERY, "new.csv", &[&all[..], &["--keep-sealed", "out.sealed"]].concat()));
+    assert!(error.contains("out.sealed exists already"), "{error}");
+
+    // Of the last release: one value, one row less, one more, another order, another column.
+    let other = |batch: &RecordBatch, ages: Vec<Option<i64>>| {
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(ages)), batch.column(1).clone()];
+        RecordBatch::try_new(batch.schema(), columns).unwrap()
+    };
+    rewrite(&place, "out.arrow", "value.parquet", |batch| other(&batch, vec![Some(42), None, Some(45), Some(43)]));
+    rewrite(&place, "out.arrow", "null.arrow", |batch| other(&batch, vec![Some(42), Some(0), Some(44), Some(43)]));
+    rewrite(&place, "out.arrow", "less.parquet", |batch| batch.slice(0, 3));
+    rewrite(&place, "out.arrow", "more.csv", |batch| {
+        concat_batches(&batch.schema(), [&batch, &batch.slice(0, 1)]).unwrap()
+    });
+    rewrite(&place, "out.arrow", "order.csv", |batch| {
+        concat_batches(&batch.schema(), [&batch.slice(1, 3), &batch.slice(0, 1)]).unwrap()
+    });
+    rewrite(&place, "out.arrow", "column.parquet", |batch| batch.project(&[1]).unwrap());
+    rewrite(&place, "out.arrow", "same.parquet", |batch| batch);
+    fs::write(place.0.at("line.csv"), "age,region\n42,north\n,south\n44,south\n43,North\n").unwrap();
+    let keyed = |file| verify("out.manifest.json", &["--file", file, "--sealed", "out.sealed", KEY[0], KEY[1]]);
+    place.succeed(&keyed("same.parquet"));
+    for (file, says) in [
+        ("value.parquet", "value.parquet, row 3, column age: it is not what was released"),
+        ("null.arrow", "null.arrow, row 2, column age: it is not what was released"),
+        ("order.csv", "order.csv, line 2: it is not what was released"),
+        ("line.csv", "line.csv, line 5: it is not what was released"),
+        ("less.parquet", "it has 3 rows, and the release has 4"),
+        ("more.csv", "it has 5 rows, and the release has 4"),
+        ("column.parquet", "it has no column age in its place"),
+        ("absent.csv", "No such file"),
+    ] {
+        let error = place.fail(&keyed(file));
+        assert!(error.contains(says), "{file}: {error}");
+    }
+    // Columns and rows alone do not tell values apart; the help says what does.
+    place.succeed(&verify("out.manifest.json", &["--file", "value.parquet"]));
+
+    // Sealed parts: damaged, of another release, opened with another key, no such file at all.
+    let sealed = fs::read(place.0.at("out.sealed")).unwrap();
+    let parts: Vec<RecordBatch> = SealedReader::open(&place.0.at("out.sealed")).unwrap().map(Result::unwrap).collect();
+    let parcels =
+        parts.iter().filter_map(|batch| batch.column_by_name("from_p1")?.as_binary::<i64>().iter().flatten().next());
+    let parcel = parcels.collect::<Vec<_>>().concat();
+    let at = sealed.windows(parcel.len()).position(|part| part == parcel).unwrap();
+    let mut damaged = sealed.clone();
+    damaged[at + parcel.len() / 2] ^= 1;
+    fs::write(place.0.at("damaged.sealed"), damaged).unwrap();
+    fs::write(place.0.at("cut.sealed"), &sealed[..sealed.len() / 2]).unwrap();
+    place.succeed(&fetch(&p1, QUERY, "other.csv", &[&all[..], &["--keep-sealed", "other.sealed"]].concat()));
+    for (sealed, key, says) in [
+        ("damaged.sealed", KEY[1], "damaged.sealed: the manifest has another parcel 1 than what came"),
+        ("cut.sealed", KEY[1], "cut.sealed cannot be read as sealed parts"),
+        ("out.csv", KEY[1], "out.csv cannot be read as sealed parts"),
+        ("other.sealed", KEY[1], "the manifest has another release than what came"),
+        ("out.sealed", "thief/recipient.key", "this release is not for this key"),
+    ] {
+        let error = place.fail(&verify("out.manifest.json", &["--sealed", sealed, "--key", key]));
+        assert!(error.contains(says), "{sealed}: {error}");
+    }
+    assert!(place.fail(&verify("other.manifest.json", &["--sealed", "out.sealed"])).contains("another release"));
+    assert_eq!(
+        place.run(&verify("out.manifest.json", &["--key", KEY[1]])).status.code(),
+        Some(2),
+        "--key needs --sealed"
+    );
 }
 
 #[test]

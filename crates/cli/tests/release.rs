@@ -6,6 +6,12 @@
 #[path = "../../flight-p2/tests/support/mod.rs"]
 mod support;
 
+#[path = "release/again.rs"]
+mod again;
+#[cfg(target_os = "linux")]
+#[path = "release/memory.rs"]
+mod memory;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -40,11 +46,15 @@ const TOKEN: &str = "alice-token-0123456789";
 const CANARY: &str = "CANARYNAME";
 const CANARY_WAGE: i64 = 738_291_475;
 
+/// A clear one, which P1 sees.
+const REGION: &str = "BOREALREGION";
+
 fn people() -> String {
     let mut csv = "name,age,wage,illness,region\n".to_owned();
     for row in 0..24 {
         let illness = ["flu", "measles", "asthma", "CANARYillness"][row / 6];
-        csv += &format!("{CANARY}{row},{},{},{illness},north\n", 20 + row / 6 * 20 + row % 3, CANARY_WAGE + row as i64);
+        csv +=
+            &format!("{CANARY}{row},{},{},{illness},{REGION}\n", 20 + row / 6 * 20 + row % 3, CANARY_WAGE + row as i64);
     }
     csv
 }

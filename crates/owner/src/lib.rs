@@ -33,5 +33,5 @@ pub use draft::{DraftOptions, draft_declaration};
 pub use encrypt::{EncryptSummary, encrypt_file};
 pub use error::OwnerError;
 pub use inspect::{ColumnInspection, Inspection, SideTableInspection, inspect_file};
-pub use table_file::{FileFormat, Output, Progress, TableWriter, Watch, unwatched};
+pub use table_file::{FileFormat, Output, Progress, TableReader, TableWriter, Watch, unwatched};
 pub use veil_cells::hide_caught_panics;

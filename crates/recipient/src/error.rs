@@ -1,5 +1,7 @@
 //! What can go wrong when a release is received.
 
+use std::path::PathBuf;
+
 use arrow::error::ArrowError;
 use veil_keys::KeyError;
 use veil_release::{Party, ReleaseError};
@@ -73,6 +75,19 @@ pub enum RecipientError {
         "the manifest has another {0} than what came: it is of another release, or something was changed; fetch it again"
     )]
     OtherManifest(String),
+
+    /// The sealed parts cannot be kept.
+    #[error("the sealed parts cannot be kept: {0}")]
+    NotKept(String),
+
+    /// A file has no sealed parts.
+    #[error("{file} cannot be read as sealed parts: {why}; give the file that `veil fetch --keep-sealed` wrote")]
+    NoSealedFile {
+        /// The file.
+        file: PathBuf,
+        /// The fault.
+        why: String,
+    },
 
     /// The papers or seals are at fault.
     #[error(transparent)]

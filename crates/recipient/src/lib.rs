@@ -12,6 +12,7 @@
 //!  parcel         two sealed parts into one clear batch
 //!  opener         the order of it all, and whether everything came
 //!  papers         the manifest against what came
+//!  sealed_file    the sealed rows as a file, to prove later what a clear file is
 //!  statement      a query as the statement that releases its rows
 //!  server         how P1 is reached
 //!  fetch          rows of a statement, in spite of lost connections
@@ -28,6 +29,7 @@ mod incoming;
 mod opener;
 mod papers;
 mod parcel;
+mod sealed_file;
 mod sealed_table;
 mod server;
 mod statement;
@@ -37,6 +39,7 @@ pub use fetch::{Fetch, Patience};
 pub use gateway::Gateway;
 pub use incoming::Incoming;
 pub use opener::{Opener, Received};
+pub use sealed_file::{SealedReader, SealedWriter, check_seals};
 pub use sealed_table::{RELEASE_METADATA_KEY, SealedPart, SealedRow, sealed_schema};
 pub use server::{FetchTls, Token};
 pub use statement::release_statement;

@@ -12,6 +12,7 @@ use crate::RecipientError;
 use crate::columns::Columns;
 use crate::papers::Came;
 use crate::parcel::{self, Opened, Sealed};
+use crate::sealed_file::SealedWriter;
 use crate::sealed_table::{SealedPart, SealedRow, release_of, rows_of};
 
 /// Opens one release. Feed it all sealed batches, in their order, and then finish it: only then is it known that all came, and
@@ -28,6 +29,7 @@ pub struct Opener {
     came: Came,
     given: u64,
     manifest: Option<SignedManifest>,
+    kept: Option<SealedWriter>,
 }
 
 /// What a release was, once all of it has come.
@@ -58,6 +60,7 @@ impl Opener {
             came: Came::default(),
             given: 0,
             manifest: None,
+            kept: None,
         }
     }
 
@@ -73,6 +76,12 @@ impl Opener {
         self
     }
 
+    /// Keeps all sealed batches in a file, as they come.
+    pub fn keeping(mut self, kept: SealedWriter) -> Self {
+        self.kept = Some(kept);
+        self
+    }
+
     /// The columns that the recipient gets, once they are known: after the header or, if some are clear, after the first parcel.
     pub fn schema(&self) -> Result<Option<SchemaRef>, RecipientError> {
         match (&self.columns, &self.all) {
@@ -83,6 +92,9 @@ impl Opener {
 
     /// Opens sealed batches: one clear batch for every parcel in them.
     pub fn open(&mut self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RecipientError> {
+        if let Some(kept) = &mut self.kept {
+            kept.write(batches)?;
+        }
         let mut parcels = Vec::new();
         for batch in batches {
             if let Some(named) = release_of(batch)? {
@@ -173,6 +185,7 @@ impl Opener {
             return Err(RecipientError::NoManifest { parcels: self.came.digests.len() as u32 });
         };
         self.came.compare(&manifest, release, self.key.name(), columns, self.owner.as_ref())?;
+        self.kept.map_or(Ok(()), SealedWriter::finish)?;
         let suppressed = self.came.rows - self.given;
         Ok(Received { manifest, schema, rows: self.given, suppressed, owner_known: self.owner.is_some() })
     }

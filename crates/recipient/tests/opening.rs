@@ -48,6 +48,23 @@ async fn every_kind_arrives_as_its_owner_would_decrypt_it() {
     }
 }
 
+/// P2 adds up what it sealed, and signs no other number of rows; where the policy wants many, it seals nothing before it was told of them.
+#[tokio::test]
+async fn rows_are_what_was_sealed() {
+    let house = House::new("");
+    let batch = house.encrypted(CSV);
+    let plan = Plan::new(&batch);
+    let mut parcels = house.parcels(&plan);
+    assert_eq!((parcels.len(), batch.num_rows()), (2, 6));
+    parcels.pop();
+    let refused = house.hand_over(&plan, parcels).await.unwrap_err();
+    assert!(refused.to_string().contains("another number of rows than the release"), "{refused}");
+    let house = House::new("min_rows = 9000");
+    let batch = house.encrypted(CSV);
+    let refused = house.release(Plan::new(&batch)).await.unwrap_err();
+    assert!(refused.to_string().contains("the engine has not said that there are so many"), "{refused}");
+}
+
 #[tokio::test]
 async fn without_clear_columns_the_header_tells_the_schema() {
     let house = House::new("");

@@ -19,7 +19,7 @@ use veil_slots::{KeyHolder, Sample};
 use zeroize::Zeroizing;
 
 use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, associated};
-use crate::permit::{Permit, PermittedColumn};
+use crate::permit::{Permit, PermittedColumn, Receipt};
 use crate::{
     Application, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest, MinK,
     Party, Policy, RecipientPublicKey, Refusal, ReleaseError, seal_to,
@@ -64,6 +64,9 @@ pub struct Terms {
     pub k: Option<(u32, Vec<usize>)>,
     /// Epsilon that the release spends by column, in millionths.
     pub spent: BTreeMap<String, u64>,
+    /// How many rows the engine must have before it applies with their number, where that is more than a parcel has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rows: Option<u64>,
 }
 
 /// A manifest that P2 is to sign, with its receipts by parcel number.
@@ -86,17 +89,24 @@ impl<K: DeskKeys> ReleaseDesk<K> {
         Self { policy, ledger, keys, now: unix_now }
     }
 
+    /// With another clock: seconds since 1970.
+    #[must_use]
+    pub fn with_clock(mut self, now: fn() -> u64) -> Self {
+        self.now = now;
+        self
+    }
+
     fn permit_key(&self) -> Zeroizing<[u8; 32]> {
         self.keys.secret("permit", &[])
     }
 
     fn open_permit(&self, permit: &[u8]) -> Result<Permit, ProtocolError> {
-        Permit::open(permit, &self.permit_key(), (self.now)())
+        Permit::open(permit, &self.permit_key(), self.policy.digest(), (self.now)())
     }
 
-    fn receipt(&self, permit: &Permit, number: u32, sealed: &Digest) -> Zeroizing<[u8; 32]> {
-        let data = [&permit.release.0[..], &number.to_le_bytes(), &sealed.0].concat();
-        self.keys.secret("receipt", &data)
+    fn receipt(&self, permit: &Permit, number: u32, rows: u32, sealed: &Digest) -> Receipt {
+        let data = [&permit.release.0[..], &number.to_le_bytes(), &rows.to_le_bytes(), &sealed.0].concat();
+        Receipt::new(rows, &self.keys.secret("receipt", &data))
     }
 
     /// A column of the header, and what is to be done to it.
@@ -178,9 +188,17 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             classes: None,
             spends: grant.spends.into_iter().map(Into::into).collect(),
             min_rows: grant.min_rows,
+            rows: application.rows,
+            suppressed: None,
+            policy: self.policy.digest(),
             expires: grant.expires.min(now.saturating_add(PERMIT_LIFE.as_secs())),
         };
-        let terms = Terms { recipient_key: grant.recipient_key, k: grant.min_k.map(|min| (min.k, min.columns)), spent };
+        if let Some(rows) = permit.rows {
+            permit.enough(rows)?;
+        }
+        let min_rows = Some(grant.min_rows).filter(|rows| *rows > PARCEL_ROWS as u64);
+        let k = grant.min_k.map(|min| (min.k, min.columns));
+        let terms = Terms { recipient_key: grant.recipient_key, k, spent, min_rows };
         let terms = serde_json::to_vec(&terms).map_err(|error| ProtocolError::Internal(error.to_string()))?;
         Ok(Admission { permit: permit.seal(&self.permit_key(), rng)?, header, terms })
     }
@@ -199,18 +217,15 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         }
         let smallest = Some(u64::from(sizes.smallest));
         permit.classes = Some(ClassCheck { required, columns, passed: true, smallest });
-        few_rows(&permit, u64::from(sizes.rows - sizes.suppressed))?;
+        permit.enough(u64::from(sizes.rows.saturating_sub(sizes.suppressed)))?;
+        (permit.rows, permit.suppressed) = (Some(sizes.rows.into()), Some(sizes.suppressed.into()));
         permit.seal(&self.permit_key(), rng)
     }
 
     fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
         let permit = self.open_permit(permit)?;
-        match (&permit.k, &permit.classes) {
-            (Some((k, _)), None) => Err(ProtocolError::Denied(format!(
-                "the policy wants classes of {k} rows, and nobody has counted them: have them counted first"
-            ))),
-            _ => Ok(permit.columns.iter().map(|column| column.lanes).collect()),
-        }
+        permit.is_complete()?;
+        Ok(permit.columns.iter().map(|column| column.lanes).collect())
     }
 
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
@@ -219,9 +234,8 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         if number == HEADER_NUMBER {
             return Err(ProtocolError::Malformed("parcels are counted from one".to_owned()));
         }
-        if number == 1 {
-            few_rows(&Permit { min_rows: permit.min_rows.min(PARCEL_ROWS as u64), ..permit.clone() }, rows.into())?;
-        }
+        permit.is_complete()?;
+        permit.full_enough(number, rows)?;
         let is_noised = permit.columns.iter().any(|column| !column.noise.is_empty());
         if is_noised || !permit.spends.is_empty() {
             let spends: Vec<crate::Spend> = permit.spends.iter().map(Into::into).collect();
@@ -239,7 +253,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let values = MaskedValues { rows, columns }.to_bytes();
         let bound = associated(permit.release, Party::P2, number);
         let sealed = seal_to(&permit.key, SEAL_INFO, &bound, &values, rng).map_err(|error| malformed(&error))?;
-        let receipt = self.receipt(&permit, number, &Digest::of(&sealed)).to_vec();
+        let receipt = self.receipt(&permit, number, rows, &Digest::of(&sealed)).as_bytes().to_vec();
         Ok(SealedParcel { sealed, receipt })
     }
 
@@ -266,21 +280,31 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         }
         // Nothing was spent on nothing.
         let spent = if manifest.parcels == 0 { BTreeMap::new() } else { spent };
-        if manifest.parcels == 0 {
-            few_rows(&permit, 0)?;
-        }
         if spent != said || manifest.classes != permit.classes {
             return differs("epsilon or k");
         }
-        if manifest.digests.len() != manifest.parcels as usize || !manifest.digests.keys().eq(receipts.keys()) {
+        let numbers = 1..=manifest.parcels;
+        if !numbers.clone().eq(manifest.digests.keys().copied()) || !numbers.eq(receipts.keys().copied()) {
             return differs("number of parcels");
         }
-        for (number, digests) in &manifest.digests {
-            let expected = self.receipt(&permit, *number, &digests.p2);
-            if receipts.get(number).is_none_or(|receipt| receipt.0 != *expected) {
+        let mut rows = 0;
+        for ((number, digests), receipt) in manifest.digests.iter().zip(receipts.values()) {
+            let shown = Receipt::shown(receipt);
+            if shown.as_bytes() != self.receipt(&permit, *number, shown.rows(), &digests.p2).as_bytes() {
                 return differs("parcel");
             }
+            rows += u64::from(shown.rows());
         }
+        // What was counted is what was sealed; what was only said is no more than that.
+        let is_all = match (permit.rows, &permit.classes) {
+            (Some(counted), Some(_)) => counted == rows,
+            (Some(said), None) => said <= rows,
+            (None, _) => true,
+        };
+        if manifest.rows != rows || manifest.suppressed != permit.suppressed || !is_all {
+            return differs("number of rows");
+        }
+        permit.enough(rows.saturating_sub(permit.suppressed.unwrap_or(0)))?;
         let bytes = manifest.to_bytes().map_err(|error| malformed(&error))?;
         let attestation = self.keys.attest(MANIFEST_CONTEXT, &bytes);
         serde_json::to_vec(&attestation).map_err(|error| ProtocolError::Internal(error.to_string()))
@@ -314,16 +338,6 @@ fn refuse_lost_flag(application: &Application) -> Result<(), ProtocolError> {
         Some((column, _)) => Err(ProtocolError::Denied(format!(
             "some rows of {} are suppressed, and the column that tells which is not among those of the release: add it (suppressed)",
             column.name
-        ))),
-    }
-}
-
-fn few_rows(permit: &Permit, rows: u64) -> Result<(), ProtocolError> {
-    match rows < permit.min_rows {
-        false => Ok(()),
-        true => Err(ProtocolError::Denied(format!(
-            "{rows} rows are fewer than the {} that the policy wants in a release: ask for more",
-            permit.min_rows
         ))),
     }
 }

@@ -111,6 +111,17 @@ pub enum Refusal {
         recipient: String,
     },
 
+    /// Only some values of the column have noise.
+    #[error(
+        "recipient {recipient} may receive column {column} only with noise, and some of its values have none; add some to all of them with a dp_ function"
+    )]
+    NoiseInPart {
+        /// The column.
+        column: String,
+        /// The recipient.
+        recipient: String,
+    },
+
     /// The budget does not allow it.
     #[error(
         "column {column} would cost epsilon {}, and recipient {recipient} has spent {} of {}",
@@ -173,7 +184,10 @@ impl Policy {
                 grant.demand(rule, declared, place);
                 let Some(budget) = rule.epsilon.get(declared) else { continue };
                 match &column.content {
-                    Content::Encrypted { cell_type, .. } if cell_type.spent > 0 => {
+                    Content::Encrypted { cell_type, .. } if cell_type.mixed => {
+                        return Err(Refusal::NoiseInPart { column: column.name.clone(), recipient: name.clone() });
+                    }
+                    Content::Encrypted { cell_type, .. } if cell_type.is_noised() => {
                         let (epsilon, ..) = charges.entry(cell_type.column).or_insert((0u64, &column.name, *budget));
                         *epsilon = epsilon.saturating_add(cell_type.spent);
                     }
@@ -327,7 +341,13 @@ mod tests {
         assert_eq!(grant(vec![cost(600_000), cost(700_000)], 0).unwrap().spends[0].epsilon, 1_300_000);
         assert!(grant(vec![cost(1_000_001), cost(1_000_000)], 0).is_err());
         assert!(grant(vec![cost(u64::MAX), cost(u64::MAX)], 0).is_err());
-        // One with noise does not let one without pass.
+        // One with noise does not let one without pass, nor do some values with noise others without.
         assert!(matches!(grant(vec![cost(1), cost(0)], 0), Err(Refusal::NeedsNoise { .. })));
+        let mut mixed = cost(1);
+        if let Content::Encrypted { cell_type, .. } = &mut mixed.content {
+            cell_type.mixed = true;
+        }
+        let refusal = grant(vec![mixed], 0).unwrap_err().to_string();
+        assert!(refusal.contains("column cost only with noise, and some of its values have none"), "{refusal}");
     }
 }

@@ -28,7 +28,7 @@ use veil_cells::{ColumnId, KeyId};
 use veil_privacy::Epsilon;
 
 use crate::recipient::is_recipient_name;
-use crate::{RecipientPublicKey, ReleaseError};
+use crate::{Digest, RecipientPublicKey, ReleaseError};
 
 /// The most bytes of a policy.
 const MAX_BYTES: usize = 1 << 20;
@@ -36,6 +36,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// A policy that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
+    pub(crate) digest: Digest,
     pub(crate) key_set: KeyId,
     pub(crate) expires: Option<u64>,
     pub(crate) recipients: BTreeMap<String, Recipient>,
@@ -111,7 +112,12 @@ impl Policy {
             }
             recipients.insert(name, Recipient { key, expires, rules });
         }
-        Ok(Self { key_set, expires, recipients })
+        Ok(Self { digest: Digest::of(text.as_bytes()), key_set, expires, recipients })
+    }
+
+    /// The digest of the owner's text: another text is another policy.
+    pub fn digest(&self) -> Digest {
+        self.digest
     }
 
     /// The key set that the policy is for.

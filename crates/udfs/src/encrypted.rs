@@ -99,7 +99,7 @@ impl EncryptedField {
     #[must_use]
     pub fn replaced(mut self) -> Self {
         (self.cell_type.fraction_bits, self.cell_type.places) = (0, 0);
-        (self.cell_type.spent, self.cell_type.awaits) = (0, Vec::new());
+        (self.cell_type.spent, self.cell_type.mixed, self.cell_type.awaits) = (0, false, Vec::new());
         self.unbounded()
     }
 
@@ -143,7 +143,8 @@ impl EncryptedField {
     /// Noise of a mechanism was added.
     pub fn noised(mut self, mechanism: Mechanism, epsilon: Epsilon, options: &VeilOptions) -> Result<Self> {
         let epsilon = epsilon.millionths();
-        self.cell_type.spent = self.cell_type.spent.saturating_add(epsilon);
+        // Whatever they were before, all values have noise now.
+        (self.cell_type.spent, self.cell_type.mixed) = (self.cell_type.spent.saturating_add(epsilon), false);
         if options.noise_mode()? == NoiseMode::Joint {
             self.cell_type.awaits.push(JointNoise { mechanism, epsilon });
         }
@@ -199,6 +200,7 @@ impl EncryptedField {
             computed: ours.computed || theirs.computed,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),
             spent: ours.spent.max(theirs.spent),
+            mixed: CellType::mixes_noise(ours, theirs),
             awaits: at_least_both(&ours.awaits, &theirs.awaits),
             ..ours.clone()
         };

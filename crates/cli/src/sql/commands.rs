@@ -161,6 +161,9 @@ fn column(field: &Field) -> [String; 5] {
     if cell_type.spent > 0 {
         noise.push(SpentEpsilon::from_millionths(cell_type.spent).to_string());
     }
+    if cell_type.mixed {
+        noise.push("not in all rows".to_owned());
+    }
     if !cell_type.awaits.is_empty() {
         noise.push("awaits P2's noise".to_owned());
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 pub(crate) use self::pipeline::transform;
-pub(crate) use self::reader::TableReader;
+pub use self::reader::TableReader;
 pub use self::writer::TableWriter;
 use crate::OwnerError;
 

@@ -21,8 +21,8 @@ use super::guard::guarded;
 use super::{BATCH_ROWS, FileFormat, skip_mark, text_schema};
 use crate::OwnerError;
 
-/// An open table.
-pub(crate) struct TableReader {
+/// An open table, batch by batch.
+pub struct TableReader {
     pub(crate) path: PathBuf,
     pub(crate) format: FileFormat,
     pub(crate) schema: SchemaRef,
@@ -39,7 +39,7 @@ pub(crate) struct TableReader {
 
 impl TableReader {
     /// Opens a file.
-    pub(crate) fn open(path: &Path) -> Result<Self, OwnerError> {
+    pub fn open(path: &Path) -> Result<Self, OwnerError> {
         let format = FileFormat::of_path(path)?;
         let file = File::open(path).map_err(OwnerError::io(path))?;
         guarded(path, || match format {
@@ -47,6 +47,11 @@ impl TableReader {
             FileFormat::Parquet => Self::parquet(path, file),
             FileFormat::Arrow => Self::arrow(path, file),
         })
+    }
+
+    /// Its columns; those of a CSV file are texts.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     /// Whether the input has types of its own.

@@ -18,7 +18,7 @@ use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
 use veil_protocols::release::check_classes::{Labelled, check_classes};
 use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
-use veil_protocols::release::{ClassSizes, SealedParcel};
+use veil_protocols::release::{Admission, ClassSizes, SealedParcel};
 use veil_protocols::{ProtocolError, Session, catalog};
 use veil_release::{
     Application, Attestation, Attester, ClassCheck, Digest, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest,
@@ -84,10 +84,15 @@ impl Run {
             query: self.query.clone(),
             software: software(),
             columns: self.columns.asked(),
+            rows: None,
         };
-        let admission = apply(&session, application.to_json().map_err(external)?).await.map_err(protocol)?;
-        let terms: Terms = serde_json::from_slice(&admission.terms)
-            .map_err(|error| protocol(ProtocolError::Malformed(error.to_string())))?;
+        let (mut admission, mut terms) = self.apply(&session, &application).await?;
+        let (mut input, mut waiting) = (input, Vec::new());
+        if let (None, Some(least)) = (&terms.k, terms.min_rows) {
+            // P2 seals nothing before it has heard that there are enough.
+            let rows = Some(self.gather(&mut input, least, &mut waiting).await?);
+            (admission, terms) = self.apply(&session, &Application { rows, ..application }).await?;
+        }
         let mut underway = Underway {
             id,
             session,
@@ -106,7 +111,6 @@ impl Run {
         if out.send(Ok(header)).await.is_err() {
             return Ok(());
         }
-        let mut waiting = Vec::new();
         match underway.terms.k.clone() {
             // Classes are made of all rows.
             Some((_, places)) => {
@@ -123,11 +127,8 @@ impl Run {
                 }
             }
             None => {
-                let mut input = input;
-                let mut count = 0;
-                while let Some(batch) = input.try_next().await? {
-                    count += batch.num_rows();
-                    waiting.push(batch);
+                let mut count: usize = waiting.iter().map(RecordBatch::num_rows).sum();
+                loop {
                     while count >= PARCEL_ROWS {
                         let all = concat_batches(&input.schema(), &waiting)?;
                         count = all.num_rows() - PARCEL_ROWS;
@@ -136,6 +137,9 @@ impl Run {
                             return Ok(());
                         }
                     }
+                    let Some(batch) = input.try_next().await? else { break };
+                    count += batch.num_rows();
+                    waiting.push(batch);
                 }
                 let rest = concat_batches(&input.schema(), &waiting)?;
                 if rest.num_rows() > 0 && self.seal(&mut underway, rest, &out).await?.is_none() {
@@ -148,6 +152,33 @@ impl Run {
         // Nobody may be there to read it.
         let _ = out.send(Ok(last)).await;
         Ok(())
+    }
+
+    /// Asks P2 for a permit, and what there is to do.
+    async fn apply(&self, session: &Session, application: &Application) -> Result<(Admission, Terms)> {
+        let admission = apply(session, application.to_json().map_err(external)?).await.map_err(protocol)?;
+        let terms = serde_json::from_slice(&admission.terms)
+            .map_err(|error| protocol(ProtocolError::Malformed(error.to_string())))?;
+        Ok((admission, terms))
+    }
+
+    /// Rows until there are at least so many, or no more.
+    async fn gather(
+        &self,
+        input: &mut SendableRecordBatchStream,
+        least: u64,
+        into: &mut Vec<RecordBatch>,
+    ) -> Result<u64> {
+        let mut rows = 0;
+        while rows < least
+            && let Some(batch) = input.try_next().await?
+        {
+            // Once as it comes, once in one piece.
+            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            rows += batch.num_rows() as u64;
+            into.push(batch);
+        }
+        Ok(rows)
     }
 
     /// All rows in one piece.
@@ -296,11 +327,12 @@ impl Run {
                 name: field.name().clone(),
                 kind: cell_type.map_or_else(|| field.data_type().to_string(), |cell_type| cell_type.kind.to_string()),
                 encrypted: encrypted.is_some(),
-                epsilon: cell_type.map_or(0, |cell_type| cell_type.spent),
-                noise: match cell_type {
+                epsilon: cell_type.filter(|cell_type| !cell_type.mixed).map_or(0, |cell_type| cell_type.spent),
+                // Noise in some rows protects nobody in others.
+                noise: match cell_type.filter(|cell_type| cell_type.is_noised()) {
                     Some(cell_type) if !cell_type.awaits.is_empty() => NoiseBy::Both,
-                    Some(cell_type) if cell_type.spent > 0 => NoiseBy::P1,
-                    _ => NoiseBy::Nobody,
+                    Some(_) => NoiseBy::P1,
+                    None => NoiseBy::Nobody,
                 },
             }
         };

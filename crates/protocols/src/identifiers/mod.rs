@@ -118,7 +118,8 @@ pub struct Table {
 
 #[derive(Debug)]
 enum Prepared {
-    Clear,
+    /// With a session, if there is one.
+    Clear(Option<Session>),
     Tags(TagSums),
     Slots(SlotTable),
 }
@@ -148,15 +149,8 @@ impl Table {
         }
         let is_encrypted = |column: &Column| u64::from(!matches!(column, Column::Clear(_)));
         let encrypted = columns.iter().enumerate().fold(0, |set, (at, column)| set | is_encrypted(column) << at);
-        if encrypted != 0
-            && let Some(most) = method.max_rows().filter(|most| rows > *most)
-        {
-            let instead = match method {
-                Method::Pairwise { .. } => "ask about fewer, or use method => 'tags'",
-                Method::Tags | Method::Shuffled => "ask about fewer, or use shuffle => false",
-            };
-            let text = format!("{rows} rows are more than the {most} that can be compared: {instead}");
-            return Err(ProtocolError::Misuse(text));
+        if encrypted != 0 {
+            few_enough(method, rows)?;
         }
         let clear = columns.iter().map(|column| match column {
             Column::Clear(labels) => Some(Arc::new(labels.clone())),
@@ -164,7 +158,7 @@ impl Table {
         });
         let clear = clear.collect();
         let prepared = match (encrypted, session, method) {
-            (0, _, _) => Prepared::Clear,
+            (0, session, _) => Prepared::Clear(session),
             (_, None, _) => return Err(ProtocolError::Misuse("encrypted columns need a session with P2".to_owned())),
             (_, Some(session), Method::Tags) => Prepared::Tags(TagSums::prepare(session, rows, columns).await?),
             (_, Some(session), _) => Prepared::Slots(SlotTable::prepare(session, method, rows, columns).await?),
@@ -187,7 +181,9 @@ impl Table {
         done(local.len());
         let remote = match &self.prepared {
             _ if remote.is_empty() => Vec::new(),
-            Prepared::Clear => return Err(ProtocolError::Misuse("a set names a column that there is not".to_owned())),
+            Prepared::Clear(_) => {
+                return Err(ProtocolError::Misuse("a set names a column that there is not".to_owned()));
+            }
             Prepared::Tags(table) => table.count(&remote, k, detail, done).await?,
             Prepared::Slots(table) => table.count(&remote, k, detail, done).await?,
         };
@@ -197,7 +193,7 @@ impl Table {
     }
 
     /// Labels of the classes of a set of columns, in a secret order, 8192 a vector; zero for rows of which `gone` is one. Only of a table that was
-    /// prepared to be shuffled.
+    /// prepared to be shuffled, or of clear columns, with a session: P2 can be asked to count what P1 sees too, and then need not take its word.
     pub async fn shuffled_labels(
         &self,
         set: u64,
@@ -205,6 +201,12 @@ impl Table {
     ) -> Result<Vec<Slots<L1>>, ProtocolError> {
         match &self.prepared {
             Prepared::Slots(table) => table.shuffled_labels(set, gone).await,
+            Prepared::Clear(Some(session)) => {
+                few_enough(Method::Shuffled, self.rows)?;
+                let columns = self.clear.iter().flatten().map(|labels| Column::Clear(labels.to_vec())).collect();
+                let table = SlotTable::prepare(session.clone(), Method::Shuffled, self.rows, columns).await?;
+                table.shuffled_labels(set, gone).await
+            }
             _ => Err(ProtocolError::Misuse(
                 "only encrypted columns have classes that P2 can count in no order".to_owned(),
             )),
@@ -261,4 +263,14 @@ impl Table {
         };
         blocking(move || sets.into_iter().map(of_set).collect()).await
     }
+}
+
+/// Refuses more rows than a method takes.
+fn few_enough(method: Method, rows: usize) -> Result<(), ProtocolError> {
+    let Some(most) = method.max_rows().filter(|most| rows > *most) else { return Ok(()) };
+    let instead = match method {
+        Method::Pairwise { .. } => "ask about fewer, or use method => 'tags'",
+        Method::Tags | Method::Shuffled => "ask about fewer, or use shuffle => false",
+    };
+    Err(ProtocolError::Misuse(format!("{rows} rows are more than the {most} that can be compared: {instead}")))
 }

@@ -273,6 +273,7 @@ impl House {
             columns.push(AskedColumn { name: "suppressed".to_owned(), content });
         }
         Application {
+            rows: None,
             release: plan.id,
             key_set: self.owner.key_id(),
             recipient: "alice".to_owned(),

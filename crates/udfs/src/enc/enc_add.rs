@@ -106,12 +106,14 @@ pub(super) fn combined(
     // Where a lane is full by its type, every cell still knows whether its number fits.
     let reach = (1u64 << (a.width.bits() - 1)) + (1u64 << (b.width.bits() - 1));
     let (spent, nullable) = (a.spent.saturating_add(b.spent), left.nullable || right.nullable);
+    // Noise of one operand is scaled to that one, and hides the other only by chance.
+    let mixed = CellType::mixes_noise(a, b);
     let awaits = [a.awaits.as_slice(), b.awaits.as_slice()].concat();
     let withheld = CellType::withheld_in(a.withheld, b.withheld);
     let mut result = left.unbounded();
     (result.nullable, result.cell_type.withheld) = (nullable, withheld);
     result.cell_type.width = width_of(reach);
     result.cell_type.bounds = known.and_then(|(low, high)| low.zip(high));
-    (result.cell_type.spent, result.cell_type.awaits) = (spent, awaits);
+    (result.cell_type.spent, result.cell_type.mixed, result.cell_type.awaits) = (spent, mixed, awaits);
     Ok(result)
 }

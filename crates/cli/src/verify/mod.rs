@@ -1,4 +1,6 @@
-//! `veil verify`: whether a manifest is what both servers signed, and what it says.
+//! `veil verify`: whether a manifest is what both servers signed, what it says, and whether a file is what it is about.
+
+mod released;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,18 +17,38 @@ use crate::Outcome;
 use crate::owner_public;
 use crate::progress::say;
 
-/// Check the manifest of a release and show what it says
+/// Check the manifest of a release, show what it says, and check that a file is what was released
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   veil verify out.manifest.json --owner keys/owner.pub
-  veil verify out.manifest.json       against the key in the manifest itself: finds damage, not forgery")]
+      the paper: both servers signed it, and the owner certified them
+  veil verify out.manifest.json       against the key in the manifest itself: finds damage, not forgery
+  veil verify out.manifest.json --owner keys/owner.pub --file out.parquet
+      also that the file has the columns and as many rows as were released
+  veil verify out.manifest.json --owner keys/owner.pub \\
+      --file out.parquet --sealed out.sealed --key alice/recipient.key
+      also that every value of the file is the one that was released
+  veil verify out.manifest.json --owner keys/owner.pub --sealed out.sealed
+      without the recipient's key: that the sealed parts are those that both servers signed
+
+The servers never see a clear value, so what they sign are the sealed parts. `veil fetch --keep-sealed out.sealed`
+keeps them; with them and the recipient's key anyone can prove later what a file is.")]
 pub(crate) struct Arguments {
     /// The manifest
     manifest: PathBuf,
     /// The owner's public key, from the owner
     #[arg(long, value_name = "FILE")]
     owner: Option<PathBuf>,
+    /// The file that was fetched: .parquet, .csv or .arrow, as `veil fetch` wrote it
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The sealed parts, which `veil fetch --keep-sealed` kept
+    #[arg(long, value_name = "FILE")]
+    sealed: Option<PathBuf>,
+    /// The recipient's key, to open the sealed parts and compare every value
+    #[arg(long, value_name = "FILE", requires = "sealed")]
+    key: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -46,8 +68,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     };
     signed.verify(&key).map_err(at)?;
+    // What failed shows nothing.
+    let found = released::check(arguments, &signed, key)?;
     writeln!(std::io::stdout(), "{}", describe(&signed.manifest)?)?;
     say("The signatures of P1 and P2 hold, and so do the owner's certificates for their keys");
+    found.iter().for_each(|line| say(line));
     if arguments.owner.is_none() {
         say(
             "warning: checked against the owner's key in the manifest itself, which a forger would have replaced; give the \
