@@ -16,6 +16,7 @@
 //!  server         how P1 is reached
 //!  fetch          rows of a statement, in spite of lost connections
 //!  incoming       received and opened at the same time
+//!  read_ahead     room for rows that nobody has asked for yet
 //!  gateway        a local Flight SQL endpoint that gives clear rows
 //!  error          what can go wrong
 //! ```
@@ -28,13 +29,14 @@ mod incoming;
 mod opener;
 mod papers;
 mod parcel;
+mod read_ahead;
 mod sealed_table;
 mod server;
 mod statement;
 
 pub use error::RecipientError;
 pub use fetch::{Fetch, Patience};
-pub use gateway::Gateway;
+pub use gateway::{Gateway, READ_AHEAD};
 pub use incoming::Incoming;
 pub use opener::{Opener, Received};
 pub use sealed_table::{RELEASE_METADATA_KEY, SealedPart, SealedRow, sealed_schema};
