@@ -41,16 +41,19 @@ const ROWS: usize = 200_000;
 const COLUMNS: usize = 4;
 const TURNS: usize = 11;
 
+/// What a client does between the columns and the rows, when it does something: enough for a gateway to have them all.
+const PAUSE: Duration = Duration::from_millis(100);
+
 fn wanted(name: &str) -> bool {
     let mut filters = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
     filters.peek().is_none() || filters.any(|filter| name.contains(&filter))
 }
 
-/// Processor seconds of this process so far.
+/// Processor seconds of the threads of this process so far, to the nanosecond.
 fn processor_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let times = threads.flatten().flat_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")));
+    times.map(|times| times.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9).sum()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -74,11 +77,11 @@ fn numbers() -> String {
     csv
 }
 
-fn opened(house: &House, sealed: &RecordBatch) -> (RecordBatch, u64) {
+/// A batch a parcel, and how many rows are suppressed.
+fn opened(house: &House, sealed: &RecordBatch) -> (Vec<RecordBatch>, u64) {
     let mut opener = Opener::new(house.alice.clone()).with_owner(house.owner.public());
     let batches = opener.open(std::slice::from_ref(sealed)).unwrap();
-    let received = opener.finish().unwrap();
-    (concat_batches(&received.schema, &batches).unwrap(), received.suppressed)
+    (batches, opener.finish().unwrap().suppressed)
 }
 
 /// Bytes of both sealed parts.
@@ -139,7 +142,7 @@ fn opening(house: &House, sealed: &RecordBatch, name: &str) {
         core.push(processor_seconds() - processor);
     }
     let (clock, core) = (median(clock), core.iter().sum::<f64>() / TURNS as f64);
-    println!("| {name} | {:.0} | {:.0} | {:.0} |", clock * 1e3, core * 1e3, (ROWS * COLUMNS) as f64 / clock);
+    println!("| {name} | {:.1} | {:.1} | {:.0} |", clock * 1e3, core * 1e3, (ROWS * COLUMNS) as f64 / clock);
 }
 
 /// Answers everything with the same batches.
@@ -223,49 +226,76 @@ async fn connect(port: u16, certificates: Option<&Certificates>) -> Client {
     Client::new(endpoint.connect().await.unwrap())
 }
 
-/// Asks and reads to the end: seconds.
-async fn read(client: &mut Client, rows: usize) -> f64 {
-    let started = Instant::now();
+/// Seconds.
+struct Turn {
+    /// From the question to the last row.
+    whole: f64,
+    /// From asking for the rows to the last.
+    rows: f64,
+    /// Of the processor, all parties together.
+    core: f64,
+}
+
+/// Asks, waits so long, and reads to the end.
+async fn read(client: &mut Client, rows: usize, pause: Duration) -> Turn {
+    let (started, processor) = (Instant::now(), processor_seconds());
     let info = client.execute("SELECT * FROM t".to_owned(), None).await.unwrap();
     let ticket = info.endpoint[0].ticket.clone().unwrap();
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    let asked = Instant::now();
     let mut batches = client.do_get(ticket).await.unwrap();
     let mut found = 0;
     while let Some(batch) = batches.try_next().await.unwrap() {
         found += batch.num_rows();
     }
     assert_eq!(found, rows);
-    started.elapsed().as_secs_f64()
+    let (whole, rows) = (started.elapsed().as_secs_f64(), asked.elapsed().as_secs_f64());
+    Turn { whole, rows, core: processor_seconds() - processor }
+}
+
+/// What a client finds at a server of clear rows, and at a gateway to a server of sealed ones, in turns.
+async fn turns(direct: &mut Client, through: &mut Client, rows: usize, pause: Duration) -> Vec<(Turn, Turn)> {
+    let mut turns = Vec::new();
+    for _ in 0..=TURNS {
+        turns.push((read(direct, rows, pause).await, read(through, rows, pause).await));
+    }
+    // The first warms up.
+    turns.split_off(1)
+}
+
+/// Medians in milliseconds, and that of what the gateway adds.
+fn compared(turns: &[(Turn, Turn)], what: fn(&Turn) -> f64) -> String {
+    let of = |pick: fn(&(Turn, Turn)) -> &Turn| median(turns.iter().map(|turn| what(pick(turn))).collect()) * 1e3;
+    let added = median(turns.iter().map(|(direct, through)| what(through) / what(direct) - 1.0).collect());
+    format!("{:.1} | {:.1} | {:+.0} %", of(|turn| &turn.0), of(|turn| &turn.1), added * 100.0)
 }
 
 /// A client at a server of clear rows, and the same client at a gateway to a server of sealed ones; the way to the servers is alike.
-async fn gateway(house: &House, sealed: &RecordBatch, clear: &RecordBatch, name: &str, bits: Option<f64>, tls: bool) {
+async fn gateway(house: &House, sealed: &RecordBatch, clear: &[RecordBatch], name: &str, bits: Option<f64>, tls: bool) {
     let files = Certificates::new();
     let files = tls.then_some(&files);
-    let slices = |batch: &RecordBatch, rows: usize| -> Vec<RecordBatch> {
-        let slice = |first: usize| batch.slice(first, rows.min(batch.num_rows() - first));
-        (0..batch.num_rows()).step_by(rows).map(slice).collect()
-    };
-    let raw = wire(serve(Shelf { batches: slices(clear, PARCEL_ROWS), keep: false }, files).await, bits).await;
-    let p1 = wire(serve(Shelf { batches: slices(sealed, 1), keep: true }, files).await, bits).await;
+    let parcels: Vec<RecordBatch> = (0..sealed.num_rows()).map(|row| sealed.slice(row, 1)).collect();
+    let raw = wire(serve(Shelf { batches: clear.to_vec(), keep: false }, files).await, bits).await;
+    let p1 = wire(serve(Shelf { batches: parcels, keep: true }, files).await, bits).await;
     let fetch_tls = files.map(|files| FetchTls { ca: files.at("ca.pem"), identity: None });
     let scheme = if tls { "https" } else { "http" };
     let fetch = Fetch::connect(&format!("{scheme}://127.0.0.1:{p1}"), fetch_tls.as_ref(), None).await.unwrap();
     let gateway = Gateway::new(fetch, house.alice.clone(), Some(house.owner.public()));
     let mut through = connect(serve(gateway, None).await, None).await;
     let mut direct = connect(raw, files).await;
-    let (mut direct_times, mut through_times) = (Vec::new(), Vec::new());
-    for turn in 0..=TURNS {
-        let times = (read(&mut direct, clear.num_rows()).await, read(&mut through, clear.num_rows()).await);
-        // The first warms up.
-        if turn > 0 {
-            direct_times.push(times.0);
-            through_times.push(times.1);
-        }
-    }
-    let ratios = direct_times.iter().zip(&through_times).map(|(direct, through)| through / direct).collect();
-    let added = (median(ratios) - 1.0) * 100.0;
-    let (direct, through) = (median(direct_times) * 1e3, median(through_times) * 1e3);
-    println!("| {name} | {direct:.0} | {through:.0} | {added:+.0} % |");
+    let at_once = turns(&mut direct, &mut through, ROWS, Duration::ZERO).await;
+    let (whole, rows, core) = (
+        compared(&at_once, |turn| turn.whole),
+        compared(&at_once, |turn| turn.rows),
+        compared(&at_once, |turn| turn.core),
+    );
+    let later = match bits {
+        Some(_) => " | | ".to_owned(),
+        None => compared(&turns(&mut direct, &mut through, ROWS, PAUSE).await, |turn| turn.rows),
+    };
+    println!("| {name} | {whole} | {rows} | {later} | {core} |");
 }
 
 #[tokio::main]
@@ -283,7 +313,7 @@ async fn main() {
     println!("| release | s | core s | values/s | B up | B down | B parcel |\n|---|---|---|---|---|---|---|");
     let cells = release(&house, &batch, "from cells", false).await;
     let (clear, _) = opened(&house, &cells);
-    assert_eq!(clear.columns(), expected.columns());
+    assert_eq!(concat_batches(&clear[0].schema(), &clear).unwrap().columns(), expected.columns());
     let slots = match wanted("slots") {
         true => Some(release(&house, &batch, "from slots, 2 % suppressed", true).await),
         false => None,
@@ -297,12 +327,27 @@ async fn main() {
         }
     }
     if wanted("gateway") {
-        let memory: usize = clear.columns().iter().map(|column| column.get_buffer_memory_size()).sum();
+        let columns = clear.iter().flat_map(RecordBatch::columns);
+        let memory: usize = columns.map(|column| column.get_buffer_memory_size()).sum();
         println!("\n{:.1} MB clear, {:.1} MB sealed\n", memory as f64 / 1e6, sealed_bytes(&cells) as f64 / 1e6);
-        println!("| way to the server | clear, ms | gateway, ms | added |\n|---|---|---|---|");
+        println!(
+            "clear server, gateway and what it adds, in ms: from the question; DoGet at once; DoGet after {PAUSE:?}; processor\n"
+        );
+        println!(
+            "| way to the server | clear | gateway | added | clear | gateway | added | clear | gateway | added | clear | gateway | added |"
+        );
+        println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
         gateway(&house, &cells, &clear, "loopback", None, false).await;
         gateway(&house, &cells, &clear, "loopback, TLS", None, true).await;
-        gateway(&house, &cells, &clear, "1 Gbit/s, TLS", Some(1e9), true).await;
-        gateway(&house, &cells, &clear, "100 Mbit/s, TLS", Some(1e8), true).await;
+        for (name, bits) in [
+            ("10 Gbit/s", 1e10),
+            ("5 Gbit/s", 5e9),
+            ("3 Gbit/s", 3e9),
+            ("2 Gbit/s", 2e9),
+            ("1 Gbit/s", 1e9),
+            ("100 Mbit/s", 1e8),
+        ] {
+            gateway(&house, &cells, &clear, &format!("{name}, TLS"), Some(bits), true).await;
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::runtime::Runtime;
 use veil_flight_sql::{ServerConfig, bind};
-use veil_recipient::Gateway;
+use veil_recipient::{Gateway, READ_AHEAD};
 
 use crate::Outcome;
 use crate::release_server::ServerArguments;
@@ -29,7 +29,8 @@ and then, in Python:
       frame = cursor.fetch_arrow_table().to_pandas()
 
 Every query is released to the name in the key file, unless it calls release( ) itself. A release begins when a client asks
-about its columns, and may cost epsilon. An error at the end of the rows says that they do not agree with their
+about its columns, and may cost epsilon; its rows are fetched and opened from then on, up to --read-ahead, so
+that they are ready when the client asks for them. An error at the end of the rows says that they do not agree with their
 manifest: do not use them. Whoever can connect on this machine can ask. Ctrl-C or SIGTERM stops it.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -37,6 +38,9 @@ pub(crate) struct Arguments {
     /// Where to listen, on this machine; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7733")]
     listen: SocketAddr,
+    /// The most memory for rows that no client has asked for yet, of all statements together; 0 for none
+    #[arg(long, value_name = "MIB", default_value_t = READ_AHEAD >> 20)]
+    read_ahead: usize,
     /// How long downloads under way may take once the gateway is to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
@@ -64,7 +68,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let shutdown = shutdown_signal()?;
         let fetch = arguments.server.connect(&asker).await?;
         let name = asker.key.name().to_owned();
-        let gateway = Gateway::new(fetch, asker.key, asker.owner);
+        let read_ahead = arguments.read_ahead.saturating_mul(1 << 20);
+        let gateway = Gateway::new(fetch, asker.key, asker.owner).with_read_ahead(read_ahead);
         let grace = Duration::from_secs(arguments.grace);
         let config = ServerConfig { grace, ..ServerConfig::new(listen, "veil gateway") };
         let server = bind(config, Arc::new(gateway)).await?;

@@ -11,12 +11,11 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
 use hpke::{Deserializable, Kem, OpModeR, Serializable, single_shot_open};
 use rand::CryptoRng;
-use veil_release::{RecipientPublicKey, ReleaseError, SEALED_VERSION, is_recipient_name};
+use veil_release::{RecipientPublicKey, ReleaseError, SEALED_VERSION, SealCipher, is_recipient_name};
 use zeroize::Zeroizing;
 
 use crate::KeyError;
@@ -107,7 +106,7 @@ impl RecipientKey {
         let (encapsulated, ciphertext) = rest.split_first_chunk::<32>().ok_or(ReleaseError::Unsealable)?;
         let unsealable = |_| KeyError::from(ReleaseError::Unsealable);
         let encapsulated = <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(encapsulated).map_err(unsealable)?;
-        single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
+        single_shot_open::<SealCipher, HkdfSha256, X25519HkdfSha256>(
             &OpModeR::Base,
             &private(&self.secret)?,
             &encapsulated,

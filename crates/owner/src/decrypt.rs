@@ -114,7 +114,7 @@ pub fn decrypt_batch(keys: &OwnerKeys, batch: &RecordBatch) -> Result<RecordBatc
 fn decrypt_array(codec: &ColumnCodec, keys: &OwnerKeys, array: &ArrayRef) -> Result<ArrayRef, KeyError> {
     let column = CellArray::try_new(array)?;
     let decrypted = decrypt_column(keys.cell(), keys.key_id(), codec.cell_type(), column)?;
-    codec.decode(&decrypted)
+    codec.decode(decrypted)
 }
 
 /// Whether a column without a type holds cells all the same: a tool between has dropped the metadata.

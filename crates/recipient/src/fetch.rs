@@ -18,6 +18,7 @@ use veil_flight_p2::{is_refused_certificate, reason};
 use veil_flight_sql::{DONE_ACTION, FROM_HEADER, KEPT};
 
 use crate::incoming::Incoming;
+use crate::read_ahead::{Place, ReadAhead};
 use crate::server::{FetchTls, Token, connect};
 use crate::{Opener, RecipientError};
 
@@ -74,9 +75,15 @@ impl Fetch {
 
     /// Asks for a statement that releases, and opens what comes.
     pub async fn sql(&self, sql: &str, opener: Opener) -> Result<Incoming, RecipientError> {
+        // One batch is ready while the next is made.
+        self.sql_ahead(sql, opener, ReadAhead::new(0).place()).await
+    }
+
+    /// The same, and goes on in the background as far as there is room.
+    pub(crate) async fn sql_ahead(&self, sql: &str, opener: Opener, place: Place) -> Result<Incoming, RecipientError> {
         let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
         let promised = self.promise(query.as_any().encode_to_vec()).await?;
-        Ok(Incoming::new(self.clone(), promised, opener))
+        Ok(Incoming::new(self.clone(), promised, opener, place))
     }
 
     /// The server's tables: catalog, schema, name and type of each.

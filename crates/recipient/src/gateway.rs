@@ -2,7 +2,7 @@
 //!
 //! The columns of a release are known only once it has begun, and clients ask about columns first. So a release begins when a client
 //! asks about a statement, waits for the client to ask for rows, and is the same for all questions until then: a release may
-//! cost epsilon, and must not be made again for a question.
+//! cost epsilon, and must not be made again for a question. While it waits it is received and opened, as far as there is room.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use veil_keys::RecipientKey;
 use veil_release::OwnerPublic;
 
 use crate::incoming::Incoming;
+use crate::read_ahead::ReadAhead;
 use crate::{Fetch, Opener, RecipientError, release_statement};
 
 /// Releases that wait for their client at the same time.
@@ -24,11 +25,15 @@ const MOST_WAITING: usize = 16;
 /// How long a release waits for its client.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
+/// Bytes of clear rows that wait for their clients, unless the gateway is told otherwise.
+pub const READ_AHEAD: usize = 64 << 20;
+
 /// Answers statements with releases.
 #[derive(Debug)]
 pub struct Gateway {
     source: Arc<Source>,
     waiting: Arc<Mutex<VecDeque<Waiting>>>,
+    longest: Duration,
     /// One question about a statement at a time, so that two do not begin two releases.
     asking: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -38,6 +43,7 @@ struct Source {
     fetch: Fetch,
     key: RecipientKey,
     owner: Option<OwnerPublic>,
+    ahead: ReadAhead,
 }
 
 /// A release that has begun and nobody has read.
@@ -53,7 +59,7 @@ struct Waiting {
 impl Source {
     async fn begin(&self, statement: &str) -> Result<(SchemaRef, Incoming), RecipientError> {
         let opener = self.owner.into_iter().fold(Opener::new(self.key.clone()), Opener::with_owner);
-        let mut incoming = self.fetch.sql(statement, opener).await?;
+        let mut incoming = self.fetch.sql_ahead(statement, opener, self.ahead.place()).await?;
         Ok((incoming.schema().await?, incoming))
     }
 }
@@ -61,8 +67,52 @@ impl Source {
 impl Gateway {
     /// Between a server and the holder of a recipient's key. With the owner's key, manifests must be signed under it.
     pub fn new(fetch: Fetch, key: RecipientKey, owner: Option<OwnerPublic>) -> Self {
-        let source = Arc::new(Source { fetch, key, owner });
-        Self { source, waiting: Arc::default(), asking: Mutex::default() }
+        let source = Arc::new(Source { fetch, key, owner, ahead: ReadAhead::new(READ_AHEAD) });
+        Self { source, waiting: Arc::default(), longest: LONGEST, asking: Mutex::default() }
+    }
+
+    /// Keeps at most so many bytes of clear rows that nobody has asked for yet, of all releases together. A batch of each release
+    /// is ready in any case.
+    pub fn with_read_ahead(self, bytes: usize) -> Self {
+        let Source { fetch, key, owner, .. } = &*self.source;
+        let (fetch, key, owner) = (fetch.clone(), key.clone(), *owner);
+        Self { source: Arc::new(Source { fetch, key, owner, ahead: ReadAhead::new(bytes) }), ..self }
+    }
+
+    /// Lets a release wait so long for its client, instead of half an hour.
+    pub fn with_longest_wait(self, longest: Duration) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// Releases that wait for their clients.
+    pub fn waiting(&self) -> usize {
+        locked(&self.waiting).len()
+    }
+
+    /// Those of them that went wrong, which is said to whoever asks for their rows.
+    pub fn broken(&self) -> usize {
+        locked(&self.waiting).iter().filter(|release| release.incoming.is_broken()).count()
+    }
+
+    /// Bytes of clear rows that are kept for clients, besides a batch for each.
+    pub fn read_ahead(&self) -> usize {
+        self.source.ahead.held()
+    }
+
+    /// Lets a release wait, and no longer than it may.
+    fn keep(&self, release: Waiting) {
+        let mut waiting = locked(&self.waiting);
+        waiting.push_back(release);
+        while waiting.len() > MOST_WAITING {
+            waiting.pop_front();
+        }
+        let (longest, waiting) = (self.longest, Arc::downgrade(&self.waiting));
+        tokio::spawn(async move {
+            tokio::time::sleep(longest).await;
+            if let Some(waiting) = waiting.upgrade() {
+                locked(&waiting).retain(|release| release.since.elapsed() < longest);
+            }
+        });
     }
 
     /// The turns of those who ask about a statement; of statements that nobody asks about, there are none.
@@ -79,18 +129,14 @@ impl Answers for Gateway {
         let statement = release_statement(sql, self.source.key.name()).map_err(|error| answer(&error))?;
         let turn = self.turn(&statement);
         let _one = turn.lock().await;
-        let known = find(&mut locked(&self.waiting), &caller.name, &statement).map(|at| at.schema.clone());
+        let known = find(&locked(&self.waiting), &caller.name, &statement).map(|at| at.schema.clone());
         let schema = match known {
             Some(schema) => schema,
             None => {
                 let (schema, incoming) = self.source.begin(&statement).await.map_err(|error| answer(&error))?;
                 let (caller, statement) = (caller.name.clone(), statement.clone());
                 let since = Instant::now();
-                let mut waiting = locked(&self.waiting);
-                waiting.push_back(Waiting { caller, statement, schema: schema.clone(), incoming, since });
-                while waiting.len() > MOST_WAITING {
-                    waiting.pop_front();
-                }
+                self.keep(Waiting { caller, statement, schema: schema.clone(), incoming, since });
                 schema
             }
         };
@@ -130,9 +176,8 @@ fn locked(waiting: &Mutex<VecDeque<Waiting>>) -> MutexGuard<'_, VecDeque<Waiting
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The release of a statement that waits, after those have gone that waited too long.
-fn find<'a>(waiting: &'a mut VecDeque<Waiting>, caller: &str, statement: &str) -> Option<&'a Waiting> {
-    waiting.retain(|release| release.since.elapsed() < LONGEST);
+/// The release of a statement that waits.
+fn find<'a>(waiting: &'a VecDeque<Waiting>, caller: &str, statement: &str) -> Option<&'a Waiting> {
     waiting.iter().find(|release| release.caller == caller && release.statement == statement)
 }
 
@@ -143,7 +188,7 @@ fn take(waiting: &mut VecDeque<Waiting>, caller: &str, statement: &str) -> Optio
 
 fn rows(schema: SchemaRef, incoming: Incoming) -> Rows {
     let batches = stream::try_unfold(incoming, |mut incoming| async move {
-        let batch = incoming.next().await.map_err(|error| answer(&error))?;
+        let batch = incoming.next_batch().await.map_err(|error| answer(&error))?;
         Ok(batch.map(|batch| (batch, incoming)))
     });
     Rows { schema, batches: batches.boxed() }

@@ -17,6 +17,7 @@
 //!  server         how P1 is reached
 //!  fetch          rows of a statement, in spite of lost connections
 //!  incoming       received and opened at the same time
+//!  read_ahead     room for rows that nobody has asked for yet
 //!  gateway        a local Flight SQL endpoint that gives clear rows
 //!  error          what can go wrong
 //! ```
@@ -29,6 +30,7 @@ mod incoming;
 mod opener;
 mod papers;
 mod parcel;
+mod read_ahead;
 mod sealed_file;
 mod sealed_table;
 mod server;
@@ -36,7 +38,7 @@ mod statement;
 
 pub use error::RecipientError;
 pub use fetch::{Fetch, Patience};
-pub use gateway::Gateway;
+pub use gateway::{Gateway, READ_AHEAD};
 pub use incoming::Incoming;
 pub use opener::{Opener, Received};
 pub use sealed_file::{SealedReader, SealedWriter, check_seals};

@@ -1,5 +1,7 @@
 //! The order of a release: a header, parcels one after another, the manifest, and nothing more.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use rayon::prelude::*;
@@ -19,10 +21,10 @@ use crate::sealed_table::{SealedPart, SealedRow, release_of, rows_of};
 /// came from the servers.
 #[derive(Debug)]
 pub struct Opener {
-    key: RecipientKey,
+    key: Arc<RecipientKey>,
     owner: Option<OwnerPublic>,
     release: Option<ReleaseId>,
-    columns: Option<Columns>,
+    columns: Option<Arc<Columns>>,
     /// All columns, flags included.
     all: Option<SchemaRef>,
     next: u32,
@@ -51,7 +53,7 @@ impl Opener {
     /// With the recipient's key.
     pub fn new(key: RecipientKey) -> Self {
         Self {
-            key,
+            key: Arc::new(key),
             owner: None,
             release: None,
             columns: None,
@@ -92,54 +94,62 @@ impl Opener {
 
     /// Opens sealed batches: one clear batch for every parcel in them.
     pub fn open(&mut self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, RecipientError> {
-        if let Some(kept) = &mut self.kept {
-            kept.write(batches)?;
-        }
-        let mut parcels = Vec::new();
-        for batch in batches {
-            if let Some(named) = release_of(batch)? {
-                match *self.release.get_or_insert(named) == named {
-                    true => {}
-                    false => return Err(RecipientError::NoRelease("its rows are of another release".to_owned())),
-                }
-            }
-            for row in rows_of(batch)? {
-                self.take(row, &mut parcels)?;
-            }
-        }
-        let Some((columns, release)) = self.columns.as_ref().zip(self.release) else { return Ok(Vec::new()) };
-        let key = &self.key;
-        let opened = parcels.par_iter().map(|(number, from_p2, from_p1)| {
-            parcel::open(&Sealed { number: *number, from_p2, from_p1 }, release, key, columns)
-        });
-        let opened = opened.collect::<Result<Vec<Opened>, _>>()?;
-        let mut clear = Vec::with_capacity(opened.len());
-        for ((number, ..), Opened { batch, rows, all, digests }) in parcels.iter().zip(opened) {
-            if *self.all.get_or_insert_with(|| all.clone()) != all {
-                return Err(RecipientError::NoRelease(format!("parcel {number} has columns of other types")));
-            }
-            self.came.digests.insert(*number, digests);
-            self.came.rows += rows;
-            self.given += batch.num_rows() as u64;
-            clear.push(batch);
-        }
+        let parcels = batches.iter().map(|batch| self.take(batch)).collect::<Result<Vec<_>, _>>()?;
+        let parcels: Vec<Sealed> = parcels.into_iter().flatten().collect();
+        let opened = parcels.par_iter().map(parcel::open).collect::<Result<Vec<Opened>, _>>()?;
+        let clear = opened.into_iter().map(|opened| self.put(opened)).collect();
         self.types_of_nothing()?;
-        Ok(clear)
+        clear
     }
 
-    /// Takes a row in its turn.
-    fn take(&mut self, row: SealedRow, parcels: &mut Vec<(u32, Vec<u8>, Vec<u8>)>) -> Result<(), RecipientError> {
+    /// Takes a sealed batch in its turn. The parcels in it can be opened in any order, and are put in theirs.
+    pub(crate) fn take(&mut self, batch: &RecordBatch) -> Result<Vec<Sealed>, RecipientError> {
+        if let Some(kept) = &mut self.kept {
+            kept.write(std::slice::from_ref(batch))?;
+        }
+        if let Some(named) = release_of(batch)? {
+            match *self.release.get_or_insert(named) == named {
+                true => {}
+                false => return Err(RecipientError::NoRelease("its rows are of another release".to_owned())),
+            }
+        }
+        let mut parcels = Vec::new();
+        for row in rows_of(batch)? {
+            self.take_row(row, &mut parcels)?;
+        }
+        Ok(parcels)
+    }
+
+    /// Puts a parcel in its place, after all before it.
+    pub(crate) fn put(&mut self, opened: Opened) -> Result<RecordBatch, RecipientError> {
+        let Opened { number, batch, rows, all, digests } = opened;
+        if *self.all.get_or_insert_with(|| all.clone()) != all {
+            return Err(RecipientError::NoRelease(format!("parcel {number} has columns of other types")));
+        }
+        self.came.digests.insert(number, digests);
+        self.came.rows += rows;
+        self.given += batch.num_rows() as u64;
+        Ok(batch)
+    }
+
+    fn take_row(&mut self, row: SealedRow, parcels: &mut Vec<Sealed>) -> Result<(), RecipientError> {
         if self.manifest.is_some() {
             return Err(RecipientError::NoRelease("there is something after its manifest".to_owned()));
         }
-        if row.number != self.next {
-            return Err(RecipientError::OutOfOrder { found: row.number, expected: self.next });
+        let number = row.number;
+        if number != self.next {
+            return Err(RecipientError::OutOfOrder { found: number, expected: self.next });
         }
         let following = self.next.checked_add(1);
         self.next = following.ok_or_else(|| RecipientError::NoRelease("it has too many parcels".to_owned()))?;
         match row.part {
             SealedPart::Header(sealed) => self.header(&sealed)?,
-            SealedPart::Parcel { from_p2, from_p1 } => parcels.push((row.number, from_p2, from_p1)),
+            SealedPart::Parcel { from_p2, from_p1 } => {
+                let Some((columns, release)) = self.columns.clone().zip(self.release) else {
+                    return Err(RecipientError::NoRelease("it has no header".to_owned()));
+                };
+                parcels.push(Sealed { number, from_p2, from_p1, release, key: self.key.clone(), columns });
+            }
             SealedPart::Manifest(json) => self.manifest = Some(SignedManifest::parse(json.as_bytes())?),
         }
         Ok(())
@@ -161,7 +171,7 @@ impl Opener {
         self.came.header = Some(Digest::of(sealed));
         let columns = Columns::new(header)?;
         self.all = columns.all(|_| None);
-        self.columns = Some(columns);
+        self.columns = Some(Arc::new(columns));
         Ok(())
     }
 
@@ -176,7 +186,8 @@ impl Opener {
     }
 
     /// Whether all came, and came from the servers.
-    pub fn finish(self) -> Result<Received, RecipientError> {
+    pub fn finish(mut self) -> Result<Received, RecipientError> {
+        self.types_of_nothing()?;
         let schema = self.schema()?;
         let (Some(columns), Some(release)) = (&self.columns, self.release) else {
             return Err(RecipientError::NoRelease("it has no header".to_owned()));

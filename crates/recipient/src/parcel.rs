@@ -3,29 +3,35 @@
 //! P2's part has masked messages, P1's part the seed of the masks and what P1 sees. Rows that are suppressed hold noise: they are
 //! emptied before anything is decoded, and left out after.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
 use veil_cells::{CellError, Kind, caught};
 use veil_keys::{DecryptedColumn, KeyError, RecipientKey, quotient};
 use veil_owner::suppressed::without_suppressed;
 use veil_protocols::release::masks::{Masks, Modulus};
 use veil_release::{
-    Digest, MaskedValues, PARCEL_ROWS, ParcelDigests, Party, ReleaseId, SEAL_INFO, SeenValues, associated,
+    Digest, MaskedWords, PARCEL_ROWS, ParcelDigests, Party, ReleaseId, SEAL_INFO, SeenValues, WORD, associated, word_of,
 };
 
 use crate::RecipientError;
 use crate::columns::Columns;
 
-/// A parcel as it came.
-pub(crate) struct Sealed<'a> {
+/// A parcel as it came, and all that it takes to open it.
+pub(crate) struct Sealed {
     pub(crate) number: u32,
-    pub(crate) from_p2: &'a [u8],
-    pub(crate) from_p1: &'a [u8],
+    pub(crate) from_p2: Buffer,
+    pub(crate) from_p1: Buffer,
+    pub(crate) release: ReleaseId,
+    pub(crate) key: Arc<RecipientKey>,
+    pub(crate) columns: Arc<Columns>,
 }
 
 /// A parcel that is open.
 pub(crate) struct Opened {
+    pub(crate) number: u32,
     /// What the recipient gets.
     pub(crate) batch: RecordBatch,
     /// Rows that came, suppressed ones included.
@@ -37,22 +43,19 @@ pub(crate) struct Opened {
 }
 
 /// Opens both parts and puts them together.
-pub(crate) fn open(
-    sealed: &Sealed<'_>,
-    release: ReleaseId,
-    key: &RecipientKey,
-    columns: &Columns,
-) -> Result<Opened, RecipientError> {
-    let number = sealed.number;
+pub(crate) fn open(sealed: &Sealed) -> Result<Opened, RecipientError> {
+    let Sealed { number, from_p2, from_p1, release, key, columns } = sealed;
+    let (number, release) = (*number, *release);
     let unsealed = |party: Party, bytes: &[u8]| {
         let opened = key.open(SEAL_INFO, &associated(release, party, number), bytes);
         opened.map_err(|_| RecipientError::Corrupt { number, party })
     };
     let unreadable =
         |party: Party, why: &dyn ToString| RecipientError::Unreadable { number, party, why: why.to_string() };
-    let values = MaskedValues::parse(&unsealed(Party::P2, sealed.from_p2)?);
-    let values = values.map_err(|error| unreadable(Party::P2, &error))?;
-    let seen = SeenValues::parse(&unsealed(Party::P1, sealed.from_p1)?);
+    // Masked as they are, these need not be wiped, which would take as long as taking the masks off.
+    let masked = std::mem::take(&mut *unsealed(Party::P2, from_p2)?);
+    let values = MaskedWords::parse(&masked).map_err(|error| unreadable(Party::P2, &error))?;
+    let seen = SeenValues::parse(&unsealed(Party::P1, from_p1)?);
     let seen = seen.map_err(|error| unreadable(Party::P1, &error))?;
     let rows = values.rows as usize;
     if rows > PARCEL_ROWS {
@@ -65,14 +68,14 @@ pub(crate) fn open(
     // Arrow's kernels panic on some values that nobody has.
     let decoded = caught(|| decode(columns, values, &seen, number));
     let (batch, all) = decoded.unwrap_or_else(|why| Err(unreadable(Party::P2, &format!("it is damaged: {why}"))))?;
-    let digests = ParcelDigests { p1: Digest::of(sealed.from_p1), p2: Digest::of(sealed.from_p2) };
-    Ok(Opened { batch, rows: rows as u64, all, digests })
+    let digests = ParcelDigests { p1: Digest::of(from_p1), p2: Digest::of(from_p2) };
+    Ok(Opened { number, batch, rows: rows as u64, all, digests })
 }
 
 /// The rows that the recipient gets, and the fields of all columns.
 fn decode(
     columns: &Columns,
-    values: MaskedValues,
+    values: MaskedWords<'_>,
     seen: &SeenValues,
     number: u32,
 ) -> Result<(RecordBatch, SchemaRef), RecipientError> {
@@ -81,7 +84,8 @@ fn decode(
         let column = columns.names.get(place).cloned().unwrap_or_default();
         RecipientError::Column { number, column, source: CellError::Malformed(why.to_owned()).into() }
     };
-    let mut masks = Masks::new(*seen.seed);
+    let words = values.columns.iter().map(|(_, words)| words.len()).sum();
+    let mut masks = Masks::for_many(*seen.seed, words);
     let mut masked = values.columns.into_iter();
     let mut messages: Vec<Option<DecryptedColumn>> = Vec::with_capacity(columns.codecs.len());
     for (place, codec) in columns.codecs.iter().enumerate() {
@@ -97,7 +101,7 @@ fn decode(
         let present = present.map(|column| column.as_boolean_opt().cloned().ok_or(())).transpose();
         let present = present.map_err(|()| at(place, "its NULLs are not told as truth values"))?;
         let present = present.map(|present| truths(&present));
-        let opened = unmasked(&mut masks, modulus, &words, (rows, lanes, texts), present.as_ref());
+        let opened = unmasked(&mut masks, modulus, words, (rows, lanes, texts), present.as_ref());
         let mut opened = opened.ok_or_else(|| at(place, "it has another number of values than rows"))?;
         let divisors = seen_column(seen, "divisor", place);
         let divided = divide(&mut opened, codec.cell_type().places, divisors, rows);
@@ -112,7 +116,7 @@ fn decode(
     let (mut arrays, mut types): (Vec<ArrayRef>, Vec<DataType>) = (Vec::new(), Vec::new());
     for (place, (codec, messages)) in columns.codecs.iter().zip(messages).enumerate() {
         let array = match (codec, messages) {
-            (Some(codec), Some(messages)) => codec.decode(&messages).map_err(|source| RecipientError::Column {
+            (Some(codec), Some(messages)) => codec.decode(messages).map_err(|source| RecipientError::Column {
                 number,
                 column: name(columns, place),
                 source,
@@ -146,21 +150,29 @@ fn truths(array: &BooleanArray) -> NullBuffer {
 fn unmasked(
     masks: &mut Masks,
     modulus: Modulus,
-    words: &[u64],
+    words: &[[u8; WORD]],
     (rows, lanes, texts): (usize, usize, usize),
     present: Option<&NullBuffer>,
 ) -> Option<DecryptedColumn> {
     let is_present = |row: usize| present.is_none_or(|present| present.is_valid(row));
     let has_word = |row: usize| modulus == Modulus::Slots || is_present(row);
+    // What most columns are: a number for every row, straight from cells.
+    if (modulus, lanes, words.len()) == (Modulus::Cells, 1, rows)
+        && present.is_none()
+        && let Some(masks) = masks.next_of_cells(rows)
+    {
+        let messages = words.iter().zip(masks).map(|(word, mask)| modulus.unmask(word_of(*word), mask)).collect();
+        return Some(DecryptedColumn { messages, lanes, nulls: None });
+    }
     let mut messages = vec![0; rows.checked_mul(lanes)?];
-    let mut words = words.iter();
+    let mut words = words.iter().map(|word| word_of(*word));
     for lane in 0..lanes {
         let places = messages.iter_mut().skip(lane).step_by(lanes).enumerate();
         for (row, message) in places.filter(|(row, _)| has_word(*row)) {
-            let word = words.next().filter(|word| modulus.contains(**word))?;
+            let word = words.next().filter(|word| modulus.contains(*word))?;
             let opened = match lane < texts {
-                true => modulus.unmask_text(*word, masks.next(modulus)),
-                false => modulus.unmask(*word, masks.next(modulus)),
+                true => modulus.unmask_text(word, masks.next(modulus)),
+                false => modulus.unmask(word, masks.next(modulus)),
             };
             if is_present(row) {
                 *message = opened;

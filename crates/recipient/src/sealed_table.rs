@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use veil_release::ReleaseId;
@@ -29,17 +30,17 @@ pub struct SealedRow {
     pub part: SealedPart,
 }
 
-/// What a row holds.
+/// What a row holds. Its bytes are those of the batch that it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SealedPart {
     /// The header, sealed by P2.
-    Header(Vec<u8>),
+    Header(Buffer),
     /// A parcel.
     Parcel {
         /// P2's part.
-        from_p2: Vec<u8>,
+        from_p2: Buffer,
         /// P1's part.
-        from_p1: Vec<u8>,
+        from_p1: Buffer,
     },
     /// The manifest.
     Manifest(String),
@@ -86,8 +87,12 @@ pub(crate) fn rows_of(batch: &RecordBatch) -> Result<Vec<SealedRow>, RecipientEr
     .map(|(name, expected)| column(batch, name, &expected));
     let (number, from_p2, from_p1, manifest) = (number?, from_p2?, from_p1?, manifest?);
     let number = number.as_primitive::<UInt32Type>();
-    let bytes =
-        |column: &ArrayRef, row: usize| column.is_valid(row).then(|| column.as_binary::<i64>().value(row).to_vec());
+    let bytes = |column: &ArrayRef, row: usize| {
+        let (values, offsets) = (column.as_binary::<i64>().values(), column.as_binary::<i64>().value_offsets());
+        // Arrow has checked the offsets of an array that it made.
+        let (from, to) = (*offsets.get(row)? as usize, *offsets.get(row + 1)? as usize);
+        column.is_valid(row).then(|| values.slice_with_length(from, to - from))
+    };
     let row_at = |row: usize| {
         let text = manifest.is_valid(row).then(|| manifest.as_string::<i32>().value(row).to_owned());
         let number = number.is_valid(row).then(|| number.value(row));
@@ -139,8 +144,8 @@ mod tests {
         let rows =
             batch(&[(0, Some(b"h"), None, None), (1, Some(b"2"), Some(b"1"), None), (2, None, None, Some("{}"))]);
         let expected = [
-            SealedRow { number: 0, part: SealedPart::Header(b"h".to_vec()) },
-            SealedRow { number: 1, part: SealedPart::Parcel { from_p2: b"2".to_vec(), from_p1: b"1".to_vec() } },
+            SealedRow { number: 0, part: SealedPart::Header(b"h".into()) },
+            SealedRow { number: 1, part: SealedPart::Parcel { from_p2: b"2".into(), from_p1: b"1".into() } },
             SealedRow { number: 2, part: SealedPart::Manifest("{}".to_owned()) },
         ];
         assert_eq!(rows_of(&rows).unwrap(), expected);

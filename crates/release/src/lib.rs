@@ -35,6 +35,7 @@ mod permit;
 mod policy;
 mod recipient;
 mod release_id;
+mod seal_cipher;
 mod signature;
 mod signed_policy;
 mod text_form;
@@ -51,9 +52,13 @@ pub use manifest::{
     ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests, moment_now,
 };
 pub use owner_public::OwnerPublic;
-pub use parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, SeenValues, associated};
+pub use parcel::{
+    HEADER_NUMBER, Header, HeaderColumn, MaskedValues, MaskedWords, PARCEL_ROWS, SEAL_INFO, SeenValues, WORD,
+    associated, word_of,
+};
 pub use policy::{Policy, Recipient, Rule, last_day};
 pub use recipient::{MAX_NAME, RecipientPublicKey, SEALED_OVERHEAD, SEALED_VERSION, is_recipient_name, seal_to};
 pub use release_id::ReleaseId;
+pub use seal_cipher::SealCipher;
 pub use signature::{Signature, VerifyingKey, signed_bytes};
 pub use signed_policy::{POLICY_CONTEXT, SignedPolicy};

@@ -33,7 +33,8 @@ pub const HEADER_NUMBER: u32 = 0;
 pub const PARCEL_ROWS: usize = 8192;
 
 const VERSION: u8 = 1;
-const WORD: usize = 6;
+/// Bytes of a masked message.
+pub const WORD: usize = 6;
 
 /// What a seal is bound to.
 pub fn associated(release: ReleaseId, party: Party, number: u32) -> Vec<u8> {
@@ -98,7 +99,7 @@ fn supported(what: &'static str, found: u8) -> Result<(), ReleaseError> {
     }
 }
 
-/// P2's part of a parcel.
+/// P2's part of a parcel, as it is written.
 pub struct MaskedValues {
     /// Rows.
     pub rows: u32,
@@ -124,9 +125,24 @@ impl MaskedValues {
         }
         bytes
     }
+}
 
+/// P2's part of a parcel, as it is read.
+pub struct MaskedWords<'a> {
+    /// Rows.
+    pub rows: u32,
+    /// For every encrypted column what its masks wrap at, and its words as they stand.
+    pub columns: Vec<(Modulus, &'a [[u8; WORD]])>,
+}
+
+/// The number that a word is.
+pub fn word_of([a, b, c, d, e, f]: [u8; WORD]) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+impl<'a> MaskedWords<'a> {
     /// Reads what was sealed.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ReleaseError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ReleaseError> {
         const WHAT: &str = "a parcel of the key holder";
         let short = || wrong(WHAT, &"it is too short");
         let (version, bytes) = bytes.split_first().ok_or_else(short)?;
@@ -144,8 +160,7 @@ impl MaskedValues {
         for (modulus, length) in lengths {
             let own = length.checked_mul(WORD).and_then(|length| bytes.split_at_checked(length));
             let (own, rest) = own.ok_or_else(short)?;
-            let word = |[a, b, c, d, e, f]: &[u8; WORD]| u64::from_le_bytes([*a, *b, *c, *d, *e, *f, 0, 0]);
-            columns.push((modulus, Zeroizing::new(own.as_chunks::<WORD>().0.iter().map(word).collect())));
+            columns.push((modulus, own.as_chunks::<WORD>().0));
             bytes = rest;
         }
         match bytes.is_empty() {
@@ -211,15 +226,16 @@ mod tests {
         ];
         let bytes = MaskedValues { rows: 3, columns }.to_bytes();
         assert_eq!(bytes.len(), 7 + 2 * 5 + 4 * 6);
-        let read = MaskedValues::parse(&bytes).unwrap();
-        assert_eq!((read.rows, read.columns.len()), (3, 2));
-        assert_eq!(*read.columns[0].1, [0, 1, (1 << 48) - 1]);
-        assert_eq!((read.columns[1].0, read.columns[1].1.as_slice()), (Modulus::Slots, &[5][..]));
+        let read = MaskedWords::parse(&bytes).unwrap();
+        assert_eq!(read.rows, 3);
+        let words = |words: &[[u8; WORD]]| words.iter().map(|word| word_of(*word)).collect::<Vec<_>>();
+        let columns: Vec<_> = read.columns.iter().map(|(modulus, column)| (*modulus, words(column))).collect();
+        assert_eq!(columns, [(Modulus::Cells, vec![0, 1, (1 << 48) - 1]), (Modulus::Slots, vec![5])]);
         for length in 0..bytes.len() {
-            assert!(MaskedValues::parse(&bytes[..length]).is_err(), "{length}");
+            assert!(MaskedWords::parse(&bytes[..length]).is_err(), "{length}");
         }
-        assert!(MaskedValues::parse(&[&bytes[..], &[0]].concat()).is_err());
-        let later = MaskedValues::parse(&[&[2], &bytes[1..]].concat()).err().unwrap().to_string();
+        assert!(MaskedWords::parse(&[&bytes[..], &[0]].concat()).is_err());
+        let later = MaskedWords::parse(&[&[2], &bytes[1..]].concat()).err().unwrap().to_string();
         assert_eq!(
             later,
             "a parcel of the key holder has format version 2, this program reads up to 1; use a newer veil"

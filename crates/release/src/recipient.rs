@@ -9,15 +9,14 @@
 
 use std::convert::Infallible;
 
-use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
 use hpke::rand_core::{TryCryptoRng, TryRng};
 use hpke::{Deserializable, Kem, OpModeS, Serializable, single_shot_seal_with_rng};
 use rand::CryptoRng;
 
-use crate::ReleaseError;
 use crate::text_form::text_form;
+use crate::{ReleaseError, SealCipher};
 
 /// The version of the sealed form that this program writes.
 pub const SEALED_VERSION: u8 = 1;
@@ -61,7 +60,7 @@ pub fn seal_to(
 ) -> Result<Vec<u8>, ReleaseError> {
     let bad = |_| ReleaseError::BadRecipient(recipient.to_string());
     let key = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(&recipient.0).map_err(bad)?;
-    let (encapsulated, ciphertext) = single_shot_seal_with_rng::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
+    let (encapsulated, ciphertext) = single_shot_seal_with_rng::<SealCipher, HkdfSha256, X25519HkdfSha256>(
         &OpModeS::Base,
         &key,
         info,

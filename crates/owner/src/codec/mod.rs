@@ -240,13 +240,18 @@ impl ColumnCodec {
     }
 
     /// Messages into values. They have the lanes of the type, without tags.
-    pub fn decode(&self, column: &DecryptedColumn) -> Result<ArrayRef, KeyError> {
+    pub fn decode(&self, column: DecryptedColumn) -> Result<ArrayRef, KeyError> {
         let value_lanes = usize::from(self.cell_type.lanes);
         let hidden = (self.cell_type.nulls == Nulls::Hidden).then(|| {
             let present = column.messages.chunks_exact(column.lanes).map(|row| row[value_lanes] == 0);
             NullBuffer::new(BooleanBuffer::from_iter(present))
         });
         let nulls = NullBuffer::union(column.nulls.as_ref(), hidden.as_ref());
+        if let Values::Number { format, .. } = &self.values
+            && (column.lanes, self.cell_type.fraction_bits) == (1, 0)
+        {
+            return self.in_source_type(format.array(column.messages, nulls, self.source().as_ref())?);
+        }
         let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
         let rows = column.messages.chunks_exact(column.lanes).map(|row| &row[..value_lanes]);
         let labels = |decode: &dyn Fn(&[i64]) -> Result<String, CellError>| -> Result<ArrayRef, KeyError> {
@@ -272,6 +277,10 @@ impl ColumnCodec {
             Values::Text(text) => labels(&|lanes| text.decode(lanes))?,
             Values::Category(category) => labels(&|lanes| category.decode(lanes).map(str::to_owned))?,
         };
+        self.in_source_type(array)
+    }
+
+    fn in_source_type(&self, array: ArrayRef) -> Result<ArrayRef, KeyError> {
         match self.source() {
             Some(source) if source != *array.data_type() => Ok(cast_back(&array, &source)?),
             _ => Ok(array),

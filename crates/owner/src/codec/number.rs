@@ -137,8 +137,10 @@ impl NumberFormat {
                 Arc::new(decimals.with_precision_and_scale(18, scale as i8)?)
             }
             NumberKind::Date => {
-                let days = numbers.into_iter().map(i32::try_from).collect::<Result<Vec<i32>, _>>();
-                let days = days.map_err(|_| CellError::Malformed("a date lies beyond the calendar".to_owned()))?;
+                if numbers.iter().any(|days| i32::try_from(*days).is_err()) {
+                    return Err(CellError::Malformed("a date lies beyond the calendar".to_owned()));
+                }
+                let days: Vec<i32> = numbers.into_iter().map(|days| days as i32).collect();
                 Arc::new(Date32Array::try_new(days.into(), nulls)?)
             }
             NumberKind::Timestamp(unit) => {

@@ -34,7 +34,7 @@ fn through_cells(column: &str, values: &[Option<String>]) -> Result<Vec<Option<S
         let stored = cast(&cells, &layout).unwrap();
         let stored = CellArray::try_new(&stored).unwrap();
         let messages = decrypt_column(KEYS.cell(), KEYS.key_id(), reader.cell_type(), stored).unwrap();
-        let decoded = cast(&reader.decode(&messages).unwrap(), &DataType::Utf8).unwrap();
+        let decoded = cast(&reader.decode(messages).unwrap(), &DataType::Utf8).unwrap();
         printed.push(decoded.as_string::<i32>().iter().map(|value| value.map(str::to_owned)).collect::<Vec<_>>());
         prop_assert_eq!(decoded.len(), values.len());
     }

@@ -179,7 +179,11 @@ impl Column {
 /// P1 masks every value.
 pub fn ask(parcel: Parcel, asker: &mut Asker<'_>) -> Result<((), Query<Outbound>), ProtocolError> {
     let Parcel { permit, number, rows, columns, seed } = parcel;
-    let mut masks = Masks::new(seed);
+    let count = |column: &Column| match column {
+        Column::Cells(lanes) => lanes.iter().map(Vec::len).sum(),
+        Column::Slots(lanes, _) => lanes.len() * rows,
+    };
+    let mut masks = Masks::for_many(seed, columns.iter().map(count).sum());
     let (mut forms, mut counts, mut taking_part, mut slots) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for column in columns {
         match column {
