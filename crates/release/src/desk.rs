@@ -11,14 +11,14 @@ use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use veil_cells::{Cell, CellType, ColumnConstants, ColumnId, Mechanism, Role, message_of_phase};
+use veil_cells::{Cell, CellType, ColumnConstants, ColumnId, Kind, Mechanism, Role, message_of_phase};
 use veil_privacy::{Epsilon, GeometricMechanism, LaplaceMechanism};
 use veil_protocols::ProtocolError;
 use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedColumn, OpenedParcel, SealedParcel};
 use veil_slots::{KeyHolder, Sample};
 use zeroize::Zeroizing;
 
-use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, associated};
+use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, SEAL_INFO, associated};
 use crate::permit::{Permit, PermittedColumn};
 use crate::{
     Application, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest, MinK,
@@ -128,6 +128,12 @@ impl<K: DeskKeys> ReleaseDesk<K> {
             noise_of(awaited, diameter).map_err(|error| ProtocolError::Misuse(format!("{name}: {error}")))?;
             noise.push((*awaited, diameter));
         }
+        let is_drawn = matches!(cell_type.kind, Kind::Boolean | Kind::Binary | Kind::Category);
+        if !is_drawn && cell_type.awaits.iter().any(|noise| !added(&noise)) {
+            return Err(ProtocolError::Misuse(format!(
+                "{name} is computed from values that await P2's noise, which is drawn value by value: release the values"
+            )));
+        }
         let lanes = cell_type.cell_lanes();
         let permitted = PermittedColumn { lanes: usize::from(lanes.value) + usize::from(lanes.nulls), noise };
         let complete = CellType { awaits: Vec::new(), tag: false, ..cell_type.clone() };
@@ -215,12 +221,12 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
 
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
         let permit = self.open_permit(parcel.permit)?;
-        let OpenedParcel { number, rows, mut columns, .. } = parcel;
+        let OpenedParcel { number, rows, most_rows, mut columns, .. } = parcel;
         if number == HEADER_NUMBER {
             return Err(ProtocolError::Malformed("parcels are counted from one".to_owned()));
         }
         if number == 1 {
-            few_rows(&Permit { min_rows: permit.min_rows.min(PARCEL_ROWS as u64), ..permit.clone() }, rows.into())?;
+            few_rows(&Permit { min_rows: permit.min_rows.min(most_rows.into()), ..permit.clone() }, rows.into())?;
         }
         let is_noised = permit.columns.iter().any(|column| !column.noise.is_empty());
         if is_noised || !permit.spends.is_empty() {
