@@ -72,6 +72,12 @@ impl KeyHolder for Recorder {
         phases
     }
 
+    fn open_dense(&self, masks: &[u64], bodies: &[u64]) -> Zeroizing<Vec<u64>> {
+        let phases = self.keys.open_dense(masks, bodies);
+        self.opened.lock().unwrap().push(phases.to_vec());
+        phases
+    }
+
     fn seal_samples(&self, messages: &[u64], rng: &mut dyn CryptoRng) -> (Seed, Vec<u64>) {
         self.keys.seal_samples(messages, rng)
     }

@@ -1,11 +1,11 @@
 //! A release: P2 must see uniform numbers whatever is released, and a recipient nothing of suppressed rows.
 
-use veil_cells::{CellView, Mechanism, message_of_phase};
+use veil_cells::{Cell, CellView, DenseSum, Mechanism, message_of_phase};
 use veil_protocols::ProtocolError;
 use veil_protocols::redraw::{Draw, redraw};
 use veil_protocols::release::check_classes::{Labelled, check_classes};
 use veil_protocols::release::masks::{Masks, Modulus};
-use veil_protocols::release::seal_parcel::{Column as ParcelColumn, Parcel, seal_parcels};
+use veil_protocols::release::seal_parcel::{Column as ParcelColumn, DenseSample, MAX_DENSE, Parcel, seal_parcels};
 use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedParcel, SealedParcel};
 
 use super::*;
@@ -96,6 +96,46 @@ async fn parcels_of_cells_are_uniform_whatever_they_hold() {
         for (number, words) in out.iter().enumerate() {
             let mut masks = Masks::new(seed_of(number));
             assert!(words.iter().all(|word| Modulus::Cells.unmask(*word, masks.next(Modulus::Cells)) == value));
+        }
+    }
+}
+
+/// Whatever sums add up to and of however many rows, P2 opens uniform messages of 48 bits; below them is what the encryptions' noise adds up to, which no value is in.
+#[tokio::test(flavor = "multi_thread")]
+async fn parcels_of_sums_are_uniform_whatever_they_add_up_to() {
+    for (seed, (value, count)) in [(0i64, 40), (127, 40), (-128, 3000), (1, 3000)].into_iter().enumerate() {
+        let mut parties = parties(1040 + seed as u64);
+        let width = Width::of_range(-128, 127).unwrap();
+        let cell_type = CellType::new(Kind::Integer, width, 1, parties.owner.key_id(), ColumnId([1; 8]));
+        let cells = encrypt_column(&parties.owner, &cell_type, &[value; 6000], None, &mut parties.rng).unwrap();
+        let sum = |first: usize| {
+            let mut sum = DenseSum::new();
+            (first..first + count).for_each(|row| sum.add(&Cell::from_bytes(cells.value(row)).unwrap()).unwrap());
+            let sum = sum.finish().unwrap().unwrap();
+            (DenseSample { mask: sum.lwe_masks().into_owned(), body: sum.bodies()[0] }, sum.noise().bound())
+        };
+        // Many parcels of the same two sums: what differs is the masks.
+        let sums = [sum(0), sum(1234)];
+        let bound = sums[0].1;
+        let column = || {
+            let samples = sums.iter().map(|(sample, _)| sample.clone()).cycle().take(MAX_DENSE);
+            ParcelColumn::Dense(vec![samples.collect()])
+        };
+        let (out, opened) = sealed(&parties, (0..24).map(|_| column()).collect()).await;
+        let phases = opened.concat();
+        assert_eq!(phases.len(), 24 * MAX_DENSE);
+        let message = |phase: &u64| message_of_phase(*phase) as u64 & ((1 << 48) - 1);
+        assert_uniform("messages", phases.iter().map(message), 1 << 48);
+        let neighbours = phases.array_windows().map(|[a, b]| message(b).wrapping_sub(message(a)) & ((1 << 48) - 1));
+        assert_uniform("neighbours", neighbours, 1 << 48);
+        let below = |phase: &u64| (phase.wrapping_add(1 << 15) & 0xffff).abs_diff(1 << 15);
+        assert!(phases.iter().all(|phase| below(phase) <= bound));
+        let of_a_sum: std::collections::BTreeSet<u64> = phases.iter().step_by(2).map(|phase| phase & 0xffff).collect();
+        assert_eq!(of_a_sum.len(), 1, "masks do not touch what is below a message");
+        for (number, words) in out.iter().enumerate() {
+            let mut masks = Masks::new(seed_of(number));
+            let expected = value * count as i64;
+            assert!(words.iter().all(|word| Modulus::Cells.unmask(*word, masks.next(Modulus::Cells)) == expected));
         }
     }
 }

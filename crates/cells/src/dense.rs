@@ -4,6 +4,7 @@
 //! at coefficient `i` has the mask of `X^i * A(X^-1)`, so the mask of `sum_i c_i * Sample(i)` is
 //! `C(X) * A(X^-1)` with `C(X) = sum_i c_i X^i`: one ring product a chunk, however many rows it gave.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -111,6 +112,18 @@ impl DenseSum {
 }
 
 impl Cell {
+    /// The LWE mask of every lane but the tag's, laid end to end: a dense cell has it, an affine one stands for it.
+    pub fn lwe_masks(&self) -> Cow<'_, [u64]> {
+        let lanes = self.lanes.total() - usize::from(self.lanes.tag);
+        match &self.mask {
+            Mask::Affine(terms) => {
+                let terms: Vec<_> = terms.iter().map(|t| (t.seed, t.index, i64::from(t.coefficient))).collect();
+                Cow::Owned(collapse(&terms, lanes))
+            }
+            Mask::Dense { words, .. } => Cow::Borrowed(&words[..POLYNOMIAL_SIZE * lanes]),
+        }
+    }
+
     /// Turns an affine cell into a dense one.
     pub(crate) fn make_dense(&mut self) -> Result<(), CellError> {
         require_positive(self)?;
@@ -208,6 +221,22 @@ mod tests {
             add_words(&mut one_by_one, &collapse(part, 1));
         }
         assert_eq!(at_once, one_by_one);
+    }
+
+    /// Whatever form a cell has, its masks are the same.
+    #[test]
+    fn masks_do_not_depend_on_the_form() {
+        let lanes = crate::Lanes { value: 1, nulls: true, tag: true };
+        let cell = |index| Cell::fresh(crate::KeyId([1; 8]), lanes, Some(9), Seed([7; 16]), index, &[1, 2, 3]);
+        let mut cell_of_two = cell(9).unwrap();
+        let tagged = cell_of_two.lwe_masks().into_owned();
+        cell_of_two.add(&cell(4000).unwrap()).unwrap();
+        let affine = cell_of_two.lwe_masks().into_owned();
+        cell_of_two.make_dense().unwrap();
+        assert_eq!((cell_of_two.lwe_masks().as_ref(), affine.len()), (affine.as_slice(), 2 * POLYNOMIAL_SIZE));
+        let mut other = cell(4000).unwrap().lwe_masks().into_owned();
+        add_words(&mut other, &tagged);
+        assert_eq!(affine, other);
     }
 
     /// Lane l of a row is sample index + l.

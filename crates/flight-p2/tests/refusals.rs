@@ -159,6 +159,10 @@ impl KeyHolder for Broken {
         panic!("a bug")
     }
 
+    fn open_dense(&self, _: &[u64], _: &[u64]) -> Zeroizing<Vec<u64>> {
+        panic!("a bug")
+    }
+
     fn seal_samples(&self, _: &[u64], _: &mut dyn CryptoRng) -> (Seed, Vec<u64>) {
         panic!("a bug")
     }

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use rand::rngs::StdRng;
 use rand::{CryptoRng, Rng, RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
-use veil_cells::{CellArray, CellType, CellView, ColumnId, KeyId, Kind, Lanes, Mechanism, Width, scale_cells};
+use veil_cells::{Cell, CellArray, CellType, CellView, ColumnId, KeyId, Kind, Lanes, Mechanism, Width, scale_cells};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
 use veil_protocols::blend::blend;
@@ -38,7 +38,7 @@ use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
 use veil_protocols::release::check_classes::{Labelled, check_classes};
 use veil_protocols::release::masks::{Masks, Modulus};
-use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
+use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_parcels};
 use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedParcel, SealedParcel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
@@ -184,7 +184,7 @@ impl Desk for Generous {
 
     fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
         match permit {
-            b"permit" => Ok(vec![1, 1]),
+            b"permit" => Ok(vec![1, 1, 1]),
             _ => Err(ProtocolError::Denied("no permit".to_owned())),
         }
     }
@@ -199,7 +199,7 @@ impl Desk for Generous {
     }
 }
 
-/// The protocols of a release: a column from cells, and one from slots of which some rows are suppressed.
+/// The protocols of a release: a column from cells, one from slots of which some rows are suppressed, and one of sums.
 async fn releases(session: &Session, slots: Slots<L1>, cells: CellArray<'_>) {
     let admission = apply(session, b"{}".to_vec()).await.unwrap();
     let labelled = Labelled { permit: admission.permit.clone(), vectors: vec![slots.clone()], rows: 3 };
@@ -213,9 +213,16 @@ async fn releases(session: &Session, slots: Slots<L1>, cells: CellArray<'_>) {
         let term = cell.terms().next().unwrap();
         Sample { seed: term.seed, index: term.index, body: cell.bodies().next().unwrap() }
     };
+    let sum = |rows: [usize; 2]| {
+        let [mut one, other] = rows.map(|row| Cell::from_bytes(cells.bytes(row).unwrap()).unwrap());
+        one.add(&other).unwrap();
+        DenseSample { mask: one.lwe_masks().into_owned(), body: one.bodies()[0] }
+    };
     let columns = vec![
         Column::Cells(vec![(0..3).map(sample).collect()]),
         Column::Slots(vec![slots], Some(Slots::clear(&[0, 1, 0]))),
+        // The third row is NULL.
+        Column::Dense(vec![vec![sum([0, 1]), sum([1, 2])]]),
     ];
     let parcel = Parcel { permit: admission.permit.clone(), number: 7, rows: 3, columns, seed: [9; 32] };
     let sealed = seal_parcels(session, vec![parcel]).await.unwrap().remove(0);
@@ -225,6 +232,8 @@ async fn releases(session: &Session, slots: Slots<L1>, cells: CellArray<'_>) {
     assert_eq!([0, 1, 2].map(|at| next(Modulus::Cells, at)), [1, 2, 3]);
     let [first, gone, third] = [3, 4, 5].map(|at| next(Modulus::Slots, at));
     assert!((first, third) == (77, 77) && gone != 77, "{first} {gone} {third}");
+    assert_eq!([6, 7].map(|at| next(Modulus::Cells, at)), [3, 5]);
+    assert_eq!(words.len(), 8);
     assert_eq!(attest(session, admission.permit, b"manifest".to_vec()).await.unwrap(), b"manifest");
 }
 

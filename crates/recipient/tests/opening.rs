@@ -27,7 +27,7 @@ async fn every_kind_arrives_as_its_owner_would_decrypt_it() {
     let batch = house.encrypted(CSV);
     let expected = decrypt_batch(&house.owner, &batch).unwrap();
     assert_eq!((expected.num_rows(), expected.num_columns()), (6, 11));
-    for form in [Form::Cells, Form::Slots] {
+    for form in [Form::Cells, Form::Slots, Form::Dense] {
         let sealed = house.release(Plan { form, ..Plan::new(&batch) }).await.unwrap();
         // Header, two parcels, manifest.
         assert_eq!(sealed.num_rows(), 4);

@@ -11,14 +11,14 @@ use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use veil_cells::{Cell, CellType, ColumnConstants, ColumnId, Mechanism, Role, message_of_phase};
+use veil_cells::{Cell, CellType, ColumnConstants, ColumnId, Kind, Mechanism, Role, message_of_phase};
 use veil_privacy::{Epsilon, GeometricMechanism, LaplaceMechanism};
 use veil_protocols::ProtocolError;
 use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedColumn, OpenedParcel, SealedParcel};
 use veil_slots::{KeyHolder, Sample};
 use zeroize::Zeroizing;
 
-use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, PARCEL_ROWS, SEAL_INFO, associated};
+use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, SEAL_INFO, associated};
 use crate::permit::{Permit, PermittedColumn, Receipt};
 use crate::{
     Application, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest, MinK,
@@ -64,7 +64,7 @@ pub struct Terms {
     pub k: Option<(u32, Vec<usize>)>,
     /// Epsilon that the release spends by column, in millionths.
     pub spent: BTreeMap<String, u64>,
-    /// How many rows the engine must have before it applies with their number, where that is more than a parcel has.
+    /// How many rows the engine must have before it applies with their number, where that is more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_rows: Option<u64>,
 }
@@ -138,6 +138,12 @@ impl<K: DeskKeys> ReleaseDesk<K> {
             noise_of(awaited, diameter).map_err(|error| ProtocolError::Misuse(format!("{name}: {error}")))?;
             noise.push((*awaited, diameter));
         }
+        let is_drawn = matches!(cell_type.kind, Kind::Boolean | Kind::Binary | Kind::Category);
+        if !is_drawn && cell_type.awaits.iter().any(|noise| !added(&noise)) {
+            return Err(ProtocolError::Misuse(format!(
+                "{name} is computed from values that await P2's noise, which is drawn value by value: release the values"
+            )));
+        }
         let lanes = cell_type.cell_lanes();
         let permitted = PermittedColumn { lanes: usize::from(lanes.value) + usize::from(lanes.nulls), noise };
         let complete = CellType { awaits: Vec::new(), tag: false, ..cell_type.clone() };
@@ -196,7 +202,8 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         if let Some(rows) = permit.rows {
             permit.enough(rows)?;
         }
-        let min_rows = Some(grant.min_rows).filter(|rows| *rows > PARCEL_ROWS as u64);
+        // How many fit a parcel depends on what is in it, so that P1 says how many there are whenever it matters.
+        let min_rows = Some(grant.min_rows).filter(|rows| *rows > 1);
         let k = grant.min_k.map(|min| (min.k, min.columns));
         let terms = Terms { recipient_key: grant.recipient_key, k, spent, min_rows };
         let terms = serde_json::to_vec(&terms).map_err(|error| ProtocolError::Internal(error.to_string()))?;
@@ -230,12 +237,12 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
 
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
         let permit = self.open_permit(parcel.permit)?;
-        let OpenedParcel { number, rows, mut columns, .. } = parcel;
+        let OpenedParcel { number, rows, most_rows, mut columns, .. } = parcel;
         if number == HEADER_NUMBER {
             return Err(ProtocolError::Malformed("parcels are counted from one".to_owned()));
         }
         permit.is_complete()?;
-        permit.full_enough(number, rows)?;
+        permit.full_enough(number, rows, most_rows)?;
         let is_noised = permit.columns.iter().any(|column| !column.noise.is_empty());
         if is_noised || !permit.spends.is_empty() {
             let spends: Vec<crate::Spend> = permit.spends.iter().map(Into::into).collect();

@@ -139,10 +139,11 @@ impl Permit {
     }
 
     /// Refuses a parcel that is less full than the number of rows makes it.
-    pub(crate) fn full_enough(&self, number: u32, rows: u32) -> Result<(), ProtocolError> {
-        let before = u64::from(number.saturating_sub(1)).saturating_mul(PARCEL_ROWS as u64);
+    /// Parcels have up to so many rows.
+    pub(crate) fn full_enough(&self, number: u32, rows: u32, most_rows: u32) -> Result<(), ProtocolError> {
+        let before = u64::from(number.saturating_sub(1)).saturating_mul(most_rows.into());
         let all = self.rows.unwrap_or(self.min_rows);
-        match all.saturating_sub(before).min(PARCEL_ROWS as u64) {
+        match all.saturating_sub(before).min(most_rows.into()) {
             least if u64::from(rows) >= least => Ok(()),
             _ if self.rows.is_none() => self.enough(rows.into()),
             least => Err(ProtocolError::Denied(format!(
@@ -229,12 +230,12 @@ mod tests {
     fn few_rows_fit_the_first_parcel() {
         let of = permit(20, None);
         of.is_complete().unwrap();
-        of.full_enough(1, 20).unwrap();
-        of.full_enough(2, 1).unwrap();
-        let few = sentence(of.full_enough(1, 5));
+        of.full_enough(1, 20, 8192).unwrap();
+        of.full_enough(2, 1, 8192).unwrap();
+        let few = sentence(of.full_enough(1, 5, 8192));
         assert_eq!(few, "5 rows are fewer than the 20 that the policy wants in a release: ask for more");
         permit(8192, None).is_complete().unwrap();
-        permit(0, None).full_enough(1, 0).unwrap();
+        permit(0, None).full_enough(1, 0, 8192).unwrap();
     }
 
     /// Parcels of 8192, 8192 and 3616 rows make 20,000.
@@ -248,11 +249,16 @@ mod tests {
         for (number, rows, is_enough) in
             [(1, 8192, true), (1, 8191, false), (2, 8192, true), (2, 3616, false), (3, 3616, true), (3, 3615, false)]
         {
-            assert_eq!(of.full_enough(number, rows).is_ok(), is_enough, "{rows} in parcel {number}");
+            assert_eq!(of.full_enough(number, rows, 8192).is_ok(), is_enough, "{rows} in parcel {number}");
         }
-        of.full_enough(4, 1).unwrap();
-        of.full_enough(u32::MAX, 1).unwrap();
-        let few = sentence(of.full_enough(3, 1));
+        of.full_enough(4, 1, 8192).unwrap();
+        of.full_enough(u32::MAX, 1, 8192).unwrap();
+        // Sums take more room: 170 rows a parcel.
+        let of_sums = permit(400, Some(400));
+        for (number, rows, is_enough) in [(1, 170, true), (1, 169, false), (3, 60, true), (3, 59, false)] {
+            assert_eq!(of_sums.full_enough(number, rows, 170).is_ok(), is_enough, "{rows} in parcel {number}");
+        }
+        let few = sentence(of.full_enough(3, 1, 8192));
         assert!(few.starts_with("parcel 3 has 1 rows, and has at least 3616 if there are 20000"), "{few}");
     }
 

@@ -31,6 +31,9 @@ pub trait KeyHolder: Send + Sync {
     /// The phases of samples of the cell scheme; an index beyond the chunk is zero.
     fn open_samples(&self, samples: &[Sample]) -> Zeroizing<Vec<u64>>;
 
+    /// The phases of samples whose masks are at hand, 4096 words each, one for every body. A mask that is missing is zero.
+    fn open_dense(&self, masks: &[u64], bodies: &[u64]) -> Zeroizing<Vec<u64>>;
+
     /// Encrypts up to 4096 messages of 48 bits as one chunk of cells: its seed and bodies.
     fn seal_samples(&self, messages: &[u64], rng: &mut dyn CryptoRng) -> (Seed, Vec<u64>);
 }

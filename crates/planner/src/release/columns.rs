@@ -6,8 +6,10 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use veil_cells::{
-    CONSTANTS_METADATA_KEY, CategoryShape, CellType, KeyId, Mechanism, Role, SEALED_METADATA_KEY, SHAPE_METADATA_KEY,
+    CONSTANTS_METADATA_KEY, CategoryShape, CellType, KeyId, Kind, Mechanism, Role, SEALED_METADATA_KEY,
+    SHAPE_METADATA_KEY,
 };
+use veil_protocols::lift::MAX_WIDTH;
 use veil_protocols::release::seal_parcel::MAX_LANES;
 use veil_release::{AskedColumn, Content};
 use veil_udfs::EncryptedField;
@@ -48,10 +50,36 @@ pub(super) struct EncryptedColumn {
 }
 
 impl EncryptedColumn {
+    /// Whether its numbers may be too large for slots: sums and averages are, and some that were computed.
+    pub(super) fn is_wide(&self) -> bool {
+        self.cell_type.kind.is_number() && self.cell_type.width.bits() > MAX_WIDTH
+    }
+
+    /// Lanes that are sealed.
+    pub(super) fn lanes(&self) -> usize {
+        let lanes = self.cell_type.cell_lanes();
+        usize::from(lanes.value) + usize::from(lanes.nulls)
+    }
+
     /// Noise that is drawn again, value by value, before the release; other noise is added by it.
     pub(super) fn draws(&self) -> Vec<(Mechanism, u64)> {
         let drawn = self.cell_type.awaits.iter().filter(|noise| !is_added(noise.mechanism));
         drawn.map(|noise| (noise.mechanism, noise.epsilon)).collect()
+    }
+}
+
+/// P2 can add noise to values whose bounds are known, and draw truth values and categories again: not to what was computed from such values.
+fn refuse_noise_on_computed(name: &str, column: &EncryptedField) -> Result<()> {
+    let of = &column.cell_type;
+    let is_bounded = of.bounds.is_some() || column.constants()?.is_some();
+    let is_drawn = matches!(of.kind, Kind::Boolean | Kind::Binary | Kind::Category);
+    let is_possible = |mechanism: Mechanism| if is_added(mechanism) { is_bounded } else { is_drawn };
+    match of.awaits.iter().all(|noise| is_possible(noise.mechanism)) {
+        true => Ok(()),
+        false => plan_err!(
+            "{name} is computed from values that await P2's noise, which is drawn value by value: release the values, or compute with noise of P1 alone \
+             (SET veil.noise = 'single')"
+        ),
     }
 }
 
@@ -71,10 +99,8 @@ impl Columns {
                 );
             }
             let Some(column) = EncryptedField::of(field)? else { continue };
+            refuse_noise_on_computed(name, &column)?;
             let (shape, cell_type) = (column.shape()?, column.cell_type);
-            if cell_type.places > 0 {
-                return plan_err!("{name} is an average, which cannot be released: release what it is computed from");
-            }
             if fields.iter().take(place).any(|other| other.name() == name) {
                 return plan_err!("the release would have two columns {name}: rename or leave out one in a subquery");
             }
@@ -105,6 +131,21 @@ impl Columns {
                 "some rows of {} are suppressed, and the column that tells which is missing: release suppressed along with it",
                 lost.name
             );
+        }
+        for (_, column) in encrypted.iter().filter(|(_, column)| column.is_wide()) {
+            let name = &column.name;
+            if flag.is_some() {
+                return plan_err!(
+                    "{name} is a sum or average, or may have more than 32 bits, and rows beside it may be suppressed, which it could not be hidden with: \
+                     release it without them"
+                );
+            }
+            if column.cell_type.fraction_bits > 0 {
+                return plan_err!(
+                    "{name} has places below its unit and may have more than 32 bits, so that it cannot be rounded before it leaves: release the rows \
+                     that it is of, or mask less of them"
+                );
+            }
         }
         let lanes: usize = encrypted.iter().map(|(_, column)| column.cell_type.cell_lanes().total()).sum();
         if lanes > MAX_LANES {

@@ -1,24 +1,27 @@
-//! Rows as the rounds take them: plain cells straight, all others through slots.
+//! Rows as the rounds take them: plain cells and sums straight, all others through slots.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray};
-use veil_cells::{CellArray, CellError, CellView, KeyId, Kind, Nulls};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use veil_cells::{Cell, CellArray, CellError, CellView, KeyId, Kind, Nulls, POLYNOMIAL_SIZE};
 use veil_protocols::choose::Categories;
 use veil_protocols::lift::{MAX_WIDTH, lift_column};
 use veil_protocols::lift_wide::lift_wide_column;
 use veil_protocols::redraw::{redraw_bits, redraw_categories};
-use veil_protocols::release::seal_parcel::Column;
+use veil_protocols::release::seal_parcel::{Column, DenseSample, most_rows};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{ProtocolError, Session};
 use veil_slots::{L1, Sample, Slots, plain};
 
 use super::columns::EncryptedColumn;
 
-/// A column of at most 8192 rows, and which of them P1 sees to be NULL, if any are.
+/// A column of at most 8192 rows, and what P1 sees of it.
 pub(super) struct Prepared {
     pub(super) column: Column,
+    /// Which rows have a value, if not all do.
     pub(super) present: Option<BooleanArray>,
+    /// What numbers are yet to be divided by, if any are.
+    pub(super) divisors: Option<UInt32Array>,
 }
 
 /// Prepares a column. `suppressed` is in every slot whether its row is.
@@ -30,12 +33,34 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, ProtocolError> {
     let present = cells.nulls().filter(|nulls| nulls.null_count() > 0);
     let present = present.map(|nulls| BooleanArray::new(nulls.inner().clone(), None));
-    let is_plain = suppressed.is_none() && column.draws().is_empty() && column.cell_type.fraction_bits == 0;
-    if is_plain && let Some(lanes) = plain_samples(column, CellArray::try_new(cells)?, session.key_id())? {
-        return Ok(Prepared { column: Column::Cells(lanes), present });
+    let array = CellArray::try_new(cells)?;
+    let stays = suppressed.is_none() && column.draws().is_empty() && column.cell_type.fraction_bits == 0;
+    if stays {
+        let divisors = divisors(column, array)?;
+        match samples(column, array, session.key_id())? {
+            Samples::Plain(lanes) => return Ok(Prepared { column: Column::Cells(lanes), present, divisors }),
+            Samples::Affine if !column.is_wide() => {}
+            Samples::Affine | Samples::Dense => {
+                return Ok(Prepared { column: Column::Dense(dense_samples(column, array)?), present, divisors });
+            }
+        }
     }
-    let lanes = lanes_in_slots(session, column, CellArray::try_new(cells)?).await?;
-    Ok(Prepared { column: Column::Slots(lanes, suppressed.cloned()), present })
+    let lanes = lanes_in_slots(session, column, array).await?;
+    Ok(Prepared { column: Column::Slots(lanes, suppressed.cloned()), present, divisors: None })
+}
+
+/// How many rows of a table fit a parcel: sums have masks of 32 KiB.
+pub(super) fn parcel_rows<'a>(
+    columns: impl Iterator<Item = (&'a EncryptedColumn, &'a ArrayRef)>,
+    key: KeyId,
+) -> Result<usize, ProtocolError> {
+    let mut dense = 0;
+    for (column, cells) in columns.filter(|(column, _)| column.is_wide()) {
+        if !matches!(samples(column, CellArray::try_new(cells)?, key)?, Samples::Plain(_)) {
+            dense += column.lanes();
+        }
+    }
+    Ok(most_rows(dense))
 }
 
 /// Whether each row is suppressed.
@@ -47,38 +72,73 @@ pub(super) async fn flags(
     lift_column(session, CellArray::try_new(cells)?, 0, column.cell_type.width.bits()).await
 }
 
-/// The samples of every lane, if every cell is one plain sample a lane.
-fn plain_samples(
-    column: &EncryptedColumn,
-    cells: CellArray<'_>,
-    key: KeyId,
-) -> Result<Option<Vec<Vec<Sample>>>, ProtocolError> {
+/// What the cells of a column are made of.
+enum Samples {
+    /// One plain sample a lane: for every lane those of the rows that are not NULL.
+    Plain(Vec<Vec<Sample>>),
+    /// A few, or with factors.
+    Affine,
+    /// Some are sums of many, or quotients.
+    Dense,
+}
+
+fn at(column: &EncryptedColumn, row: usize) -> impl Fn(CellError) -> ProtocolError {
+    move |error| ProtocolError::Misuse(format!("{}, row {}: {error}", column.name, row + 1))
+}
+
+fn samples(column: &EncryptedColumn, cells: CellArray<'_>, key: KeyId) -> Result<Samples, ProtocolError> {
     let lanes = column.cell_type.cell_lanes();
-    let count = usize::from(lanes.value) + usize::from(lanes.nulls);
-    let mut samples = vec![Vec::with_capacity(cells.len()); count];
-    let mut known = None;
+    let mut plain = Some(vec![Vec::with_capacity(cells.len()); column.lanes()]);
+    let (mut is_dense, mut known) = (false, None);
     for (row, bytes) in (0..cells.len()).filter_map(|row| Some((row, cells.bytes(row)?))) {
-        let at = |error: CellError| ProtocolError::Misuse(format!("{}, row {}: {error}", column.name, row + 1));
-        let cell = CellView::parse_next(&mut known, bytes).map_err(at)?;
+        let at = at(column, row);
+        let cell = CellView::parse_next(&mut known, bytes).map_err(&at)?;
         if cell.key_id() != key {
             return Err(at(CellError::WrongKey { expected: key, found: cell.key_id() }));
         }
         if (cell.lanes().value, cell.lanes().nulls) != (lanes.value, lanes.nulls) {
             return Err(at(CellError::Malformed("it has other lanes than its column's type says".to_owned())));
         }
-        if cell.dense_mask(0).is_some() || cell.divisor() != 1 {
-            let text = "a sum or average of many rows cannot be released: release the rows that it is of".to_owned();
-            return Err(at(CellError::Unsupported(text)));
-        }
+        is_dense |= cell.dense_mask(0).is_some() || cell.divisor() != 1;
         let mut terms = cell.terms();
         let (Some(term), None) = (terms.next().filter(|term| term.coefficient == 1), terms.next()) else {
-            return Ok(None);
+            plain = None;
+            continue;
         };
-        for ((lane, samples), body) in samples.iter_mut().enumerate().zip(cell.bodies()) {
+        for ((lane, samples), body) in plain.iter_mut().flatten().enumerate().zip(cell.bodies()) {
             samples.push(Sample { seed: term.seed, index: term.index + lane as u16, body });
         }
     }
-    Ok(Some(samples))
+    Ok(match plain {
+        Some(lanes) => Samples::Plain(lanes),
+        None if is_dense => Samples::Dense,
+        None => Samples::Affine,
+    })
+}
+
+/// Every value with the mask that its samples add up to.
+fn dense_samples(column: &EncryptedColumn, cells: CellArray<'_>) -> Result<Vec<Vec<DenseSample>>, ProtocolError> {
+    let mut lanes = vec![Vec::with_capacity(cells.len()); column.lanes()];
+    for (row, bytes) in (0..cells.len()).filter_map(|row| Some((row, cells.bytes(row)?))) {
+        let cell = Cell::from_bytes(bytes).map_err(at(column, row))?;
+        let masks = cell.lwe_masks();
+        for ((lane, mask), body) in lanes.iter_mut().zip(masks.chunks_exact(POLYNOMIAL_SIZE)).zip(cell.bodies()) {
+            lane.push(DenseSample { mask: mask.to_vec(), body: *body });
+        }
+    }
+    Ok(lanes)
+}
+
+/// The divisors of a column that has quotients.
+fn divisors(column: &EncryptedColumn, cells: CellArray<'_>) -> Result<Option<UInt32Array>, ProtocolError> {
+    if !(0..cells.len()).any(|row| cells.bytes(row).is_some_and(CellView::is_quotient)) {
+        return Ok(None);
+    }
+    let divisor = |row: usize| match cells.bytes(row) {
+        Some(bytes) => Ok(CellView::parse(bytes).map_err(at(column, row))?.divisor()),
+        None => Ok(1),
+    };
+    (0..cells.len()).map(divisor).collect::<Result<Vec<u32>, ProtocolError>>().map(|all| Some(all.into()))
 }
 
 /// The vector of every lane: one, since there are at most 8192 rows.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -29,7 +29,7 @@ use veil_udfs::VeilOptions;
 use zeroize::Zeroizing;
 
 use super::columns::{Columns, schema};
-use super::parcels::{flags, prepare};
+use super::parcels::{flags, parcel_rows, prepare};
 use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
@@ -120,8 +120,8 @@ impl Run {
                     self.check(&mut underway, &rows, &places).await?;
                 }
                 for first in (0..rows.num_rows()).step_by(PARCEL_ROWS) {
-                    let parcel = rows.slice(first, PARCEL_ROWS.min(rows.num_rows() - first));
-                    if self.seal(&mut underway, parcel, &out).await?.is_none() {
+                    let some = rows.slice(first, PARCEL_ROWS.min(rows.num_rows() - first));
+                    if self.seal_some(&mut underway, some, &out).await?.is_none() {
                         return Ok(());
                     }
                 }
@@ -133,7 +133,7 @@ impl Run {
                         let all = concat_batches(&input.schema(), &waiting)?;
                         count = all.num_rows() - PARCEL_ROWS;
                         waiting = vec![all.slice(PARCEL_ROWS, count)];
-                        if self.seal(&mut underway, all.slice(0, PARCEL_ROWS), &out).await?.is_none() {
+                        if self.seal_some(&mut underway, all.slice(0, PARCEL_ROWS), &out).await?.is_none() {
                             return Ok(());
                         }
                     }
@@ -142,7 +142,7 @@ impl Run {
                     waiting.push(batch);
                 }
                 let rest = concat_batches(&input.schema(), &waiting)?;
-                if rest.num_rows() > 0 && self.seal(&mut underway, rest, &out).await?.is_none() {
+                if rest.num_rows() > 0 && self.seal_some(&mut underway, rest, &out).await?.is_none() {
                     return Ok(());
                 }
             }
@@ -201,6 +201,13 @@ impl Run {
             let (Some(field), Some(array)) = (self.columns.fields.get(*place), rows.columns().get(*place)) else {
                 return Err(protocol(ProtocolError::Malformed(format!("P2 asks about a column {place}"))));
             };
+            if self.columns.encrypted.iter().any(|(other, column)| other == place && column.is_wide()) {
+                return plan_err!(
+                    "the policy wants rows that share {}, which is a sum or average, or may have more than 32 bits, so that P2 cannot count who does: leave it \
+                     out, or ask the owner",
+                    field.name()
+                );
+            }
             let source = Source::shuffled(field)?;
             lanes += source.lanes();
             compared.push(source.column(array.clone(), &mut rng)?);
@@ -227,7 +234,25 @@ impl Run {
         Some((column, rows.columns().get(flag)?))
     }
 
-    /// Seals some rows and sends them on; nothing if nobody is there.
+    /// Seals up to 8192 rows, in as many parcels as they take; nothing if nobody is there.
+    async fn seal_some(
+        &self,
+        underway: &mut Underway,
+        rows: RecordBatch,
+        out: &Sender<Result<RecordBatch>>,
+    ) -> Result<Option<()>> {
+        let encrypted = self.columns.encrypted.iter().map(|(place, column)| (column, rows.column(*place)));
+        let step = parcel_rows(encrypted, self.columns.key).map_err(protocol)?;
+        for first in (0..rows.num_rows()).step_by(step) {
+            let parcel = rows.slice(first, step.min(rows.num_rows() - first));
+            if self.seal(underway, parcel, out).await?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// Seals the rows of a parcel and sends them on; nothing if nobody is there.
     async fn seal(
         &self,
         underway: &mut Underway,
@@ -253,6 +278,9 @@ impl Run {
             columns.push(prepared.column);
             if let Some(present) = prepared.present {
                 seen.push((Field::new(format!("present.{place}"), DataType::Boolean, false), Arc::new(present)));
+            }
+            if let Some(divisors) = prepared.divisors {
+                seen.push((Field::new(format!("divisor.{place}"), DataType::UInt32, false), Arc::new(divisors)));
             }
         }
         let number = underway.parcels + 1;

@@ -62,6 +62,8 @@ pub struct OpenedParcel<'a> {
     pub number: u32,
     /// Rows.
     pub rows: u32,
+    /// The most rows that a parcel with such columns has.
+    pub most_rows: u32,
     /// The encrypted columns.
     pub columns: Vec<OpenedColumn>,
 }

@@ -17,13 +17,14 @@ use arrow::ipc::reader::FileReader;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use veil_cells::{
-    CONSTANTS_METADATA_KEY, CellArray, CellType, CellView, ColumnId, Kind, Role, SEALED_METADATA_KEY, Width,
+    CONSTANTS_METADATA_KEY, Cell, CellArray, CellType, CellView, ColumnId, Kind, POLYNOMIAL_SIZE, Role,
+    SEALED_METADATA_KEY, Width,
 };
 use veil_keys::{OwnerKeys, RecipientKey, decrypt_column};
 use veil_owner::{Declaration, Output, encrypt_file, unwatched};
 use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
-use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
+use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_parcels};
 use veil_protocols::{Channel, InProcess, Limits, ProtocolError, Randomness, Responder, Session};
 use veil_recipient::sealed_schema;
 use veil_release::{
@@ -92,6 +93,7 @@ id,cost,born,seen,well,sex,name,alias,job,age,region
 pub(crate) enum Form {
     Cells,
     Slots,
+    Dense,
 }
 
 /// What to release, and how.
@@ -309,6 +311,7 @@ impl House {
             let lanes = usize::from(lanes.value) + usize::from(lanes.nulls);
             columns.push(match plan.form {
                 Form::Cells => Column::Cells((0..lanes).map(|lane| samples(cells, lane)).collect()),
+                Form::Dense => Column::Dense((0..lanes).map(|lane| dense_samples(cells, lane)).collect()),
                 Form::Slots => {
                     let opened = decrypt_column(self.owner.cell(), self.owner.key_id(), &cell_type, cells).unwrap();
                     assert_eq!(opened.lanes, lanes);
@@ -370,6 +373,16 @@ fn samples(cells: CellArray<'_>, lane: usize) -> Vec<Sample> {
         let (term, body) = (cell.terms().next().unwrap(), cell.bodies().nth(lane).unwrap());
         assert_eq!((cell.terms().count(), term.coefficient), (1, 1));
         Sample { seed: term.seed, index: term.index + lane as u16, body }
+    };
+    (0..cells.len()).filter_map(|row| cells.bytes(row)).map(sample).collect()
+}
+
+/// The same, with the masks that seeds stand for.
+fn dense_samples(cells: CellArray<'_>, lane: usize) -> Vec<DenseSample> {
+    let sample = |bytes: &[u8]| {
+        let cell = Cell::from_bytes(bytes).unwrap();
+        let mask = cell.lwe_masks().chunks(POLYNOMIAL_SIZE).nth(lane).unwrap().to_vec();
+        DenseSample { mask, body: cell.bodies()[lane] }
     };
     (0..cells.len()).filter_map(|row| cells.bytes(row)).map(sample).collect()
 }

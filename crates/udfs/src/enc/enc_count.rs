@@ -58,8 +58,9 @@ impl AggregateUDFImpl for EncCount {
             return plan_err!("enc_count: the NULLs of this column are visible: use count");
         }
         let of = &column.cell_type;
-        let counted =
-            CellType { nulls: Nulls::Public, ..CellType::new(Kind::Integer, Width::FULL, 1, of.key, of.column) };
+        // Suppressed rows are counted too, so the count is withheld with them.
+        let counted = CellType::new(Kind::Integer, Width::FULL, 1, of.key, of.column);
+        let counted = CellType { nulls: Nulls::Public, withheld: of.withheld, ..counted };
         let mut result = crate::EncryptedField::new(counted, true);
         result.nullable = true;
         Ok(Arc::new(result.field(self.name())?))
