@@ -215,6 +215,7 @@ impl Shape {
             let ways = 1 << (stage.bits.len() + stage.vector_bits.len());
             tally.add(1, lists, (ways - 1 + numbers) * vectors);
         }
+        let bits = self.numbers.iter().copied().max().unwrap_or(1) as usize;
         // As if all rows were one class; several take as many comparisons, in a few more rounds.
         let mut left = self.rows;
         while left > 1 {
@@ -222,14 +223,7 @@ impl Shape {
             let of_list = pairs.div_ceil(DEGREE);
             let used = if of_list == 1 { pairs } else { DEGREE };
             tally.add(1, ends * numbers * (2 * of_list).min(vectors + 1), ends * numbers * 2 * of_list);
-            let mut compared = Tally::default();
-            for bits in &self.numbers {
-                let mut column = Tally::default();
-                column.quotient(ends * of_list, used, *bits as usize, 2);
-                compared = Tally { rounds: column.rounds, ..compared };
-                compared.add_times(1, Tally { rounds: 0, ..column });
-            }
-            tally.add_times(1, compared);
+            tally.quotient(ends * numbers * of_list, used, bits, 2);
             tally.multiply(ends * numbers * of_list);
             left = left.div_ceil(2);
         }
@@ -267,4 +261,84 @@ fn divided(numbers: usize, shortened: bool) -> Tally {
     tally.multiply(1);
     tally.add(1, 1, 0);
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use veil_cells::{CellType, ColumnId, Kind, Nulls, Width};
+    use veil_keys::{encrypt_column, encrypt_constants};
+
+    use super::super::generalisation::tests::{cells, rows, shape};
+    use super::super::{
+        Classes, Frequencies, Numbers, Published, Suppressed, class_sizes, entropy, generalisation, information_loss,
+        ranges,
+    };
+    use super::*;
+    use crate::identifiers::Column;
+    use crate::k_anonymize::{Bounds, Values};
+    use crate::testing::Parties;
+
+    /// Rounds and bytes of whole assessments are within two fifths of what was foretold.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn assessments_cost_what_was_foretold() {
+        let mut parties = Parties::new(695);
+        for count in [300usize, 9000] {
+            let tags: Vec<u64> = (0..count as u64).map(|row| 100 + row / 12).collect();
+            let tagged: ArrayRef = Arc::new(parties.tagged_cells(Nulls::default(), &tags, None));
+            let cell_type =
+                |width: Width| CellType::new(Kind::Integer, width, 1, parties.owner.key_id(), ColumnId([3; 8]));
+            let (flag, number) = (cell_type(Width::NARROWEST), cell_type(Width::of_range(0, 999).unwrap()));
+            let gone: Vec<i64> = (0..count).map(|row| i64::from(row % 50 == 7)).collect();
+            let values: Vec<i64> = (0..count).map(|row| (row * 7919 % 1000) as i64).collect();
+            let mut seal = |of: &CellType, values: &[i64]| -> ArrayRef {
+                Arc::new(encrypt_column(&parties.owner, of, values, None, &mut parties.rng).unwrap())
+            };
+            let (flags, numbers) = (seal(&flag, &gone), seal(&number, &values));
+            let bounds = Bounds::Encrypted(Arc::new(encrypt_constants(&parties.owner, &number, 0, 999).unwrap()));
+            let bits = number.width.bits();
+            let original = Values::Numbers { cells: numbers.clone(), bits, bounds };
+            let numbers = [Numbers { original, published: numbers, bits }];
+            let published = rows(count);
+            let leaves: Vec<Vec<i64>> = (0..count).map(|row| shape()[row % 5].clone()).collect();
+            let mut category = |rows: &[Vec<i64>]| {
+                let cells = cells(&mut parties, rows);
+                Published { cells, levels: 3, bits: 8, shape: Some(shape().into()) }
+            };
+            let frequencies = [Frequencies { original: category(&leaves), published: category(&published) }];
+            let (session, columns) = (parties.session.clone(), vec![Column::Tags(tagged)]);
+            let traffic = session.traffic();
+            let before = [traffic.rounds(), traffic.bytes_up(), traffic.bytes_down()];
+            let suppressed = Suppressed::lift(&session, &flags).await.unwrap();
+            let gone = Some(&suppressed);
+            let sizes = class_sizes(Some(&session), count, columns.clone(), gone, &[1, 1], &|_| ()).await.unwrap();
+            generalisation(&session, &[frequencies[0].published.clone()], &|_| ()).await.unwrap();
+            entropy(&session, &frequencies, &|_| ()).await.unwrap();
+            information_loss(&session, count, &numbers, gone, &|_| ()).await.unwrap();
+            let classes = Classes { columns, suppressed: gone, sizes: &sizes[0] };
+            ranges(&session, count, classes, &numbers, &|_| ()).await.unwrap();
+            let after = [traffic.rounds(), traffic.bytes_up(), traffic.bytes_down()];
+            let cost = Shape {
+                rows: count,
+                tagged: 1,
+                sets: 2,
+                suppressed: true,
+                categories: vec![vec![5, 2]],
+                counted: vec![vec![5, 2]],
+                numbers: vec![bits],
+                encrypted_bounds: true,
+                ranges: true,
+                ..Shape::default()
+            };
+            let cost = cost.cost();
+            let foretold = [cost.rounds, cost.bytes_up, cost.bytes_down];
+            let real: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+            for (real, foretold) in real.iter().zip(foretold) {
+                let share = foretold as f64 / *real as f64;
+                assert!((0.7..=1.4).contains(&share), "{count} rows: {foretold} foretold, and {real}");
+            }
+        }
+    }
 }

@@ -32,38 +32,28 @@ pub(super) struct Ends {
     pub(super) bits: u32,
 }
 
-/// For every column the largest and the smallest number of each group, in the order of the groups.
+/// For every column the largest and the smallest number of each group, in the order of the groups. `same` says that both are looked for among the
+/// same numbers.
 pub(super) async fn ends_of(
     session: &Session,
     mut columns: Vec<Ends>,
     mut groups: Vec<Vec<u64>>,
+    mut same: bool,
 ) -> Result<Vec<Ends>, ProtocolError> {
-    let mut is_first = true;
     while groups.iter().any(|group| group.len() > 1) {
         let pool = columns.first().map_or(0, |column| column.highs.len());
         let (pairs, next) = paired(&groups, pool);
-        let side_by_side = side_by_side(&pairs);
-        // The numbers themselves are both ends at first.
-        let mut found = match is_first {
-            true => {
-                let numbers: Vec<(&[Slots<L1>], u32)> =
-                    columns.iter().map(|column| (column.highs.as_slice(), column.bits)).collect();
-                compared(session, pairs.len(), &side_by_side, &numbers).await?
-            }
-            false => {
-                let highs = columns.iter().map(|column| (column.highs.as_slice(), column.bits));
-                let lows = columns.iter().map(|column| (column.lows.as_slice(), column.bits));
-                let numbers: Vec<(&[Slots<L1>], u32)> = highs.chain(lows).collect();
-                compared(session, pairs.len(), &side_by_side, &numbers).await?
-            }
-        };
-        let lows = if is_first { Vec::new() } else { found.split_off(columns.len()) };
-        for (at, (column, found)) in columns.iter_mut().zip(found).enumerate() {
-            let lower = lows.get(at).map_or_else(|| found.smaller.clone(), |found| found.smaller.clone());
-            column.highs.extend(found.larger);
-            column.lows.extend(lower);
+        let lows = columns.iter().filter(|_| !same).map(|column| column.lows.as_slice());
+        let lists: Vec<&[Slots<L1>]> = columns.iter().map(|column| column.highs.as_slice()).chain(lows).collect();
+        // All digits are folded in the same rounds, so that all must have as many.
+        let bits = columns.iter().map(|column| column.bits).max().unwrap_or(1);
+        let mut found = compared(session, &pairs, bits, &lists).await?;
+        let of_lows = if same { found.clone() } else { found.split_off(columns.len()) };
+        for ((column, of_highs), of_lows) in columns.iter_mut().zip(found).zip(of_lows) {
+            column.highs.extend(of_highs.larger);
+            column.lows.extend(of_lows.smaller);
         }
-        (groups, is_first) = (next, false);
+        (groups, same) = (next, false);
     }
     let places: Vec<u64> = groups.iter().filter_map(|group| group.first().copied()).collect();
     let wanted = columns.iter().flat_map(|column| [&column.highs, &column.lows]);
@@ -105,30 +95,32 @@ fn needed(pool: &[Slots<L1>], places: &[u64]) -> Places {
 }
 
 /// Both of every pair.
+#[derive(Clone)]
 struct Compared {
     larger: Vec<Slots<L1>>,
     smaller: Vec<Slots<L1>>,
 }
 
-/// Compares so many pairs of every list of numbers.
+/// Compares pairs of places in every list of numbers, which differ by less than `2^bits`.
 async fn compared(
     session: &Session,
-    pairs: usize,
-    places: &[u64],
-    lists: &[(&[Slots<L1>], u32)],
+    pairs: &[[u64; 2]],
+    bits: u32,
+    lists: &[&[Slots<L1>]],
 ) -> Result<Vec<Compared>, ProtocolError> {
-    let gathered = gather(session, lists.iter().map(|(pool, _)| needed(pool, places)).collect()).await?;
-    let vectors = pairs.div_ceil(DEGREE);
-    let used = if vectors == 1 { pairs } else { DEGREE };
+    let places = side_by_side(pairs);
+    let gathered = gather(session, lists.iter().map(|pool| needed(pool, &places)).collect()).await?;
+    let vectors = pairs.len().div_ceil(DEGREE);
+    let used = if vectors == 1 { pairs.len() } else { DEGREE };
     let (mut sides, mut dividends) = (Vec::new(), Vec::new());
-    for (mut firsts, (_, bits)) in gathered.into_iter().zip(lists) {
+    for mut firsts in gathered {
         let seconds = firsts.split_off(vectors.min(firsts.len()));
         for (a, b) in firsts.into_iter().zip(seconds) {
             let mut difference = a.clone();
             difference.sub(&b);
             let mut slots = difference.clone();
             slots.add_constant(1 << bits);
-            dividends.push(Dividend { slots, shift: *bits, rounding: Rounding::Floor });
+            dividends.push(Dividend { slots, shift: bits, rounding: Rounding::Floor });
             sides.push((a, b, difference));
         }
     }
@@ -172,7 +164,16 @@ mod tests {
         };
         let groups: Vec<Vec<u64>> = sizes.iter().map(group).collect();
         let column = Ends { highs: vectors.clone(), lows: vectors, bits: 10 };
-        let found = ends_of(&parties.session, vec![column.clone(), column], groups.clone()).await.unwrap();
+        let wide = Ends { bits: 31, ..column.clone() };
+        let found = ends_of(&parties.session, vec![column, wide], groups.clone(), true).await.unwrap();
+        // And of all groups together, whose ends are no longer the same numbers.
+        let all = vec![(0..groups.len() as u64).collect()];
+        for column in ends_of(&parties.session, found.clone(), all, false).await.unwrap() {
+            let of = groups.iter().flatten().map(|place| numbers[*place as usize]);
+            let expected = (of.clone().max().unwrap(), of.min().unwrap());
+            let expected = [expected.0, expected.1].map(veil_slots::plain::from_signed);
+            assert_eq!([parties.open(&column.highs[0])[0], parties.open(&column.lows[0])[0]], expected);
+        }
         for column in found {
             let (highs, lows) = (parties.open(&column.highs[0]), parties.open(&column.lows[0]));
             for (at, group) in groups.iter().enumerate() {

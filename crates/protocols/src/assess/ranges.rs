@@ -97,9 +97,9 @@ pub async fn ranges(
     let bits: Vec<u32> = numbers.iter().map(|column| width_bits(&column.original, rows).0).collect();
     let columns =
         moved.into_iter().zip(&bits).map(|(column, bits)| Ends { lows: column.clone(), highs: column, bits: *bits });
-    let of_classes = ends_of(session, columns.collect(), groups).await?;
+    let of_classes = ends_of(session, columns.collect(), groups, true).await?;
     let together = vec![(0..weights.len() as u64).collect::<Vec<u64>>()];
-    let of_all = ends_of(session, of_classes.clone(), together).await?;
+    let of_all = ends_of(session, of_classes.clone(), together, false).await?;
     let widths = of_classes.iter().map(|ends| weighted_width(ends, &weights));
     let ranges = of_all.iter().map(|ends| weighted_width(ends, &[1]));
     let sums = widths.chain(ranges).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)?;

@@ -48,10 +48,10 @@ const ROUND: f64 = 2_250.0;
 /// What was counted so far: rounds, ciphertexts up and down, and products that P1 makes beside those that belong to a ciphertext.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tally {
-    pub(crate) rounds: usize,
-    pub(crate) up: usize,
-    pub(crate) down: usize,
-    pub(crate) products: usize,
+    rounds: usize,
+    up: usize,
+    down: usize,
+    products: usize,
 }
 
 impl Tally {
