@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "leakage/assess.rs"]
+mod assess;
 #[path = "leakage/k_anonymize.rs"]
 mod k_anonymize;
 #[path = "leakage/release.rs"]
@@ -982,9 +984,15 @@ fn only_these_protocols_declare_leakage() {
         "check_classes",
         "seal_parcel",
         "attest",
+        "size_histogram",
+        "group",
+        "gather",
     ];
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
-    assert_eq!(to_p1, ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes"]);
+    assert_eq!(
+        to_p1,
+        ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes", "size_histogram"]
+    );
 }

@@ -21,8 +21,8 @@ const BLOCK: usize = 16;
 type Opened = (String, Vec<u64>);
 
 /// Both parties, with what P2 opens on record by the protocol for which it was opened.
-struct Heard {
-    parties: Parties,
+pub(super) struct Heard {
+    pub(super) parties: Parties,
     responder: Arc<Responder>,
     requests: Arc<Mutex<Vec<Frame>>>,
     opened: Arc<Mutex<Vec<Opened>>>,
@@ -76,7 +76,7 @@ impl KeyHolder for Witness {
 }
 
 impl Heard {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut parties = Parties::new(seed);
         let (requests, opened) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let witness = Witness { keys: parties.owner.p2(), requests: requests.clone(), opened: opened.clone() };
@@ -90,7 +90,7 @@ impl Heard {
 
     /// What was asked: of every message its protocol, rows, and the length of every value. In no order: rounds that do not wait for each other
     /// overtake each other, whatever the table.
-    fn shape(&self) -> Vec<(String, Vec<usize>)> {
+    pub(super) fn shape(&self) -> Vec<(String, Vec<usize>)> {
         let shape = |frame: &Frame| {
             let (header, batch) = frame.clone().open().unwrap();
             let lengths = |column: &arrow::array::ArrayRef| match column.as_binary_opt::<i64>() {
@@ -110,7 +110,7 @@ impl Heard {
     }
 
     /// What was opened, by protocol.
-    fn by_protocol(&self) -> BTreeMap<String, Vec<Vec<u64>>> {
+    pub(super) fn by_protocol(&self) -> BTreeMap<String, Vec<Vec<u64>>> {
         let mut all: BTreeMap<String, Vec<Vec<u64>>> = BTreeMap::new();
         for (protocol, values) in self.opened.lock().unwrap().iter() {
             all.entry(protocol.clone()).or_default().push(values.clone());

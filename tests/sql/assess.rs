@@ -6,10 +6,11 @@ use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::array_value_to_string;
+use veil_cells::Width;
 use veil_privacy::ClassSizes;
 use veil_privacy::clusters::coordinate;
 use veil_privacy::risk::{PopulationUniqueness, Risk};
-use veil_privacy::utility::{EntropyLoss, SquaredErrors, ratio_value};
+use veil_privacy::utility::{EntropyLoss, RangeLoss, SquaredErrors, ratio_value};
 
 use crate::sql::world::World;
 
@@ -172,13 +173,16 @@ async fn utility_is_that_of_the_clear_rows_in_whatever_order() {
     let world = world(701).await;
     world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
     let after = published(&world, "anon").await;
-    let found = measures(&world.run("SELECT * FROM utility(patients, anon)").await.unwrap());
+    let asked = "SELECT * FROM utility(patients, anon, k => 5, ranges => true)";
+    let found = measures(&world.run(asked).await.unwrap());
     assert!(world.veil.take_notes().iter().all(|note| !note.contains("order")));
 
     let all = sizes(&after, &[0, 1, 2]);
     assert_eq!(value(&found, "discernibility", ""), all.discernibility() as f64);
     assert_eq!(value(&found, "discernibility_star", ""), all.discernibility_star() as f64);
     assert_eq!(value(&found, "average_class", ""), all.average());
+    assert_eq!(value(&found, "average_class_by_k", ""), all.average() / 5.0);
+    ranges_are_those_of_the_rows(&found, &after);
 
     // Suppressed rows count as the root.
     let nodes: Vec<(usize, &str)> = (0..ROWS).map(|id| after.get(&id).map_or((2, "*"), |row| node(&row[2]))).collect();
@@ -208,6 +212,12 @@ async fn utility_is_that_of_the_clear_rows_in_whatever_order() {
     }
     assert!((value(&found, "information_loss", "") - total).abs() < 1e-9);
 
+    // Less is told without being asked, and the same otherwise.
+    let mut found = found;
+    let plain = measures(&world.run("SELECT * FROM utility(patients, anon)").await.unwrap());
+    found.retain(|(name, _), _| !["range_loss", "certainty_penalty", "average_class_by_k"].contains(&name.as_str()));
+    assert_eq!(plain, found);
+
     // Cells that both tables share tell which rows belong together.
     let turned =
         "SELECT * FROM utility((SELECT * FROM patients ORDER BY id DESC), (SELECT * FROM anon ORDER BY id % 7, id))";
@@ -230,16 +240,44 @@ async fn utility_is_that_of_the_clear_rows_in_whatever_order() {
     }
 }
 
+/// Widths of classes, row by row, as the definition is written; and exactly, as they are divided.
+fn ranges_are_those_of_the_rows(found: &HashMap<(String, String), f64>, after: &HashMap<usize, [String; 3]>) {
+    let classes: Vec<Option<&[String; 3]>> = (0..ROWS).map(|id| after.get(&id)).collect();
+    let width = |values: Vec<i64>| (values.iter().max().unwrap() - values.iter().min().unwrap()) as f64;
+    let (published, gone) = (after.len() as f64, (ROWS - after.len()) as f64);
+    let mut penalty = value(found, "generalised_loss", "illness");
+    for (at, name, upper) in [(0, "age", 120), (1, "wage", 500_000)] {
+        let original: Vec<i64> = (0..ROWS).map(|id| [row(id).0, row(id).1][at]).collect();
+        let loss = RangeLoss::of(&original, &classes).unwrap();
+        let steps = loss.steps(Width::of_range(0, upper).unwrap().bits());
+        let expected = (ratio_value(steps) * published + gone) / ROWS as f64;
+        assert_eq!(value(found, "range_loss", name), expected, "{name}");
+        let of_row = |class: &Option<&[String; 3]>| match class {
+            None => 1.0,
+            class => {
+                let alike = classes.iter().zip(&original).filter(|(of, _)| *of == class).map(|(_, value)| *value);
+                width(alike.collect()) / width(original.clone())
+            }
+        };
+        let mean = classes.iter().map(of_row).sum::<f64>() / ROWS as f64;
+        assert!((expected - mean).abs() < 1e-3 && mean > gone / ROWS as f64, "{name}: {expected} {mean}");
+        penalty += expected;
+    }
+    assert!((value(found, "certainty_penalty", "") - penalty / 3.0).abs() < 1e-12);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_tells_each_k() {
     let world = world(702).await;
-    let sql = "SELECT * FROM sweep(patients, quasi => (age, wage, illness), k => (3, 12), rounds => 3, seed => 3, population => 900)";
+    let sql = "SELECT * FROM sweep(patients, quasi => (age, wage, illness), k => (3, 12), rounds => 3, seed => 3, population => 900, ranges => true)";
     let batch = world.run(sql).await.unwrap();
     let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Float64Type>().values().to_vec();
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [3, 12]);
     assert!(column("smallest_class")[0] >= 3.0 && column("smallest_class")[1] >= 12.0);
     assert!(column("prosecutor_average")[0] > column("prosecutor_average")[1]);
     assert!(column("information_loss")[0] < column("information_loss")[1]);
+    assert!(column("certainty_penalty")[0] < column("certainty_penalty")[1]);
+    assert!(column("average_class_by_k").iter().all(|average| *average >= 1.0));
     for (at, k) in [3, 12].into_iter().enumerate() {
         let anon = format!("k_anonymize(patients, k => {k}, quasi => (age, wage, illness), rounds => 3, seed => 3)");
         let found =
@@ -282,6 +320,14 @@ async fn what_cannot_be_assessed_is_left_out_or_refused() {
     assert!(!found.contains_key(&("information_loss".to_owned(), "wage".to_owned())));
     let notes = world.veil.take_notes().join("\n");
     assert!(notes.contains("wage carries noise") && notes.contains("name is neither numbers"), "{notes}");
+    // What was masked afterwards may lie anywhere too, and then nothing is told of all columns together.
+    let sql = "SELECT * FROM utility(patients, (SELECT id, name, age, mask_shift(wage, 10) AS wage, illness, suppressed FROM anon), \
+               quasi => (age, wage, illness), ranges => true)";
+    let found = measures(&world.run(sql).await.unwrap());
+    assert!(found.contains_key(&("range_loss".to_owned(), "age".to_owned())));
+    assert!(!found.contains_key(&("certainty_penalty".to_owned(), String::new())));
+    let notes = world.veil.take_notes().join("\n");
+    assert!(notes.contains("wage was computed with after anonymising"), "{notes}");
     // Nobody is in an empty table, and clear columns need no P2.
     let empty = measures(
         &world.run("SELECT * FROM risk((SELECT * FROM patients WHERE id < 0), quasi => (age))").await.unwrap(),

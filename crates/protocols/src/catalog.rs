@@ -108,6 +108,8 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::release::seal_parcel::SealParcel>(),
     Entry::of::<crate::release::attest::Attest>(),
     Entry::of::<crate::size_histogram::SizeHistogram>(),
+    Entry::of::<crate::group::Group>(),
+    Entry::of::<crate::gather::Gather>(),
 ];
 
 /// The protocol of that name.

@@ -37,7 +37,8 @@
 //!  few, _digits, _fold   quotients and zeros of few numbers    few_pick          one of few centres, to all
 //!  few_pairs, _select    the smallest of few numbers
 //!  redraw                a category, drawn again by P2         release           rows to a recipient
-//!  assess                risk and utility of a table         size_histogram    class sizes, to P1
+//!  assess                risk and utility of a table           size_histogram    class sizes, to P1
+//!  group                 rows of a class together, by P2       gather            slots from public places
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
@@ -70,6 +71,8 @@ pub mod few_pick;
 pub mod few_select;
 pub mod fold;
 mod fresh_cells;
+pub mod gather;
+pub mod group;
 mod header;
 pub mod identifiers;
 pub mod k_anonymize;

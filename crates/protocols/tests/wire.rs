@@ -28,6 +28,8 @@ use veil_protocols::few::truncate_half;
 use veil_protocols::few_pairs::{Numbers, few_pairs};
 use veil_protocols::few_pick::{Picks, few_pick};
 use veil_protocols::few_select::few_select;
+use veil_protocols::gather::{Places, gather};
+use veil_protocols::group::group;
 use veil_protocols::less_than::{Masked, less_than};
 use veil_protocols::lift_tags::{Rows, TagColumn, lift_tags};
 use veil_protocols::lookup::{Question, Table, lookup};
@@ -41,6 +43,7 @@ use veil_protocols::release::masks::{Masks, Modulus};
 use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_parcels};
 use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedParcel, SealedParcel};
 use veil_protocols::shuffle::{Orders, shuffle};
+use veil_protocols::size_histogram::{Sizes, size_histogram};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{
     Channel, Frame, Frames, Header, Layout, Limits, ProtocolError, Randomness, Responder, Session, Tiles, and, catalog,
@@ -137,6 +140,7 @@ fn run() -> Run {
         pairwise::pairwise(&session, 3, 2, true, vec![y.clone()]).await.unwrap();
         nearest_centres(&session, y.clone()).await;
         clusters(&session, y.clone(), bit).await;
+        assessments(&session, y.clone()).await;
         few(&session, y.clone()).await;
         releases(&session, y, CellArray::Binary(&cells)).await;
     });
@@ -158,6 +162,14 @@ async fn clusters(session: &Session, column: Slots<L1>, belongs: Slots<L1>) {
     let sums = cluster_sums(session, &tiles, &[vec![column.clone()]], &assignment).await.unwrap();
     centres(session, &tiles, 1, &sums, vec![column.clone()]).await.unwrap();
     blend(session, &tiles, 1, &[column], &assignment).await.unwrap();
+}
+
+/// The protocols of risk and utility: sizes of classes, rows of a class together, and slots from their places.
+async fn assessments(session: &Session, labels: Slots<L1>) {
+    let sizes = size_histogram(session, 3, 16, vec![Labels { vectors: vec![labels.clone()], lists: 1 }]).await.unwrap();
+    assert_eq!(sizes, [Sizes { suppressed: 0, classes: vec![(3, 1)] }]);
+    let grouped = group(session, 3, vec![labels.clone()], vec![vec![labels]]).await.unwrap().remove(0);
+    gather(session, vec![Places { vectors: grouped, places: vec![2, 1] }]).await.unwrap();
 }
 
 /// The protocols of few numbers: a quotient, and the smallest of three sums of two.

@@ -77,6 +77,8 @@ struct Done {
     /// Sets of columns that were checked, of those known so far.
     sets: Option<(usize, usize)>,
     anonymising: Option<Anonymising>,
+    /// Steps of an assessment that are done, of those known so far.
+    assessed: Option<(usize, usize)>,
     sent: usize,
     received: usize,
 }
@@ -136,6 +138,11 @@ impl Done {
                     self.sets = Some((checked + sum("subsets_checked"), known + sum("subsets_known")));
                     true
                 }
+                "VeilAssessExec" => {
+                    let (done, known) = self.assessed.unwrap_or_default();
+                    self.assessed = Some((done + sum("steps_done"), known + sum("steps_known")));
+                    true
+                }
                 "VeilKAnonymizeExec" => {
                     if let Some(progress) = plan.downcast_ref::<KAnonymizeExec>().and_then(KAnonymizeExec::progress) {
                         self.anonymising = Some(Anonymising::of(&progress));
@@ -165,10 +172,14 @@ impl Done {
         if let Some(rows) = self.through_rounds {
             line += &format!(", {} rows through P2", HumanCount(rows as u64));
         }
+        if let Some((done, known)) = self.assessed.filter(|(_, known)| *known > 0) {
+            line += &format!(", {done} of {known} sets of columns and losses measured");
+        }
         if let Some(anonymising) = &self.anonymising {
             line += &format!(", {}", anonymising.line());
         }
-        if self.sets.is_some() || self.through_rounds.is_some() || self.anonymising.is_some() {
+        let has_rounds = self.sets.is_some() || self.assessed.is_some() || self.through_rounds.is_some();
+        if has_rounds || self.anonymising.is_some() {
             line += &format!(" ({} sent, {} received)", HumanBytes(self.sent as u64), HumanBytes(self.received as u64));
         }
         line + "; Ctrl-C cancels"
@@ -192,6 +203,11 @@ mod tests {
         assert_eq!(
             line(done),
             "3 s, 9 of 28 sets of columns checked (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
+        );
+        let done = Done { assessed: Some((4, 9)), sent: 2048, received: 4096, ..Done::default() };
+        assert_eq!(
+            line(done),
+            "3 s, 4 of 9 sets of columns and losses measured (2.00 KiB sent, 4.00 KiB received); Ctrl-C cancels"
         );
         let phase = Phase::Cluster { round: 3, of: 10 };
         let anonymising = Some(Anonymising { phase, per_cent: 25, left: Some(Duration::from_secs(120)) });

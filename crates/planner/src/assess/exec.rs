@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::FieldRef;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -13,20 +14,26 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, InputDistributionRequirements, PlanProperties,
 };
 use futures::stream;
-use veil_protocols::{Leakage, catalog};
+use veil_protocols::Leakage;
+use veil_protocols::k_anonymize::Cost;
 use veil_udfs::VeilOptions;
 
 use super::Question;
 use super::measures::schema;
 use super::pairs::Pairs;
 use super::run::Run;
+use super::shape::shape;
 use super::table::Table;
 use crate::Veil;
+
+/// Rows for which a cost is told where their number is not known.
+const EXAMPLE_ROWS: usize = 8192;
 
 /// Tells risk or utility.
 #[derive(Debug)]
@@ -69,6 +76,35 @@ impl AssessExec {
         Ok(Self { veil, question, quasi, inputs, tables, pairs, properties, metrics: ExecutionPlanMetricsSet::new() })
     }
 
+    /// What it may cost, for the number of rows that is known. Runs of k_anonymize below tell their own.
+    fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let input = self
+            .inputs
+            .first()
+            .and_then(|input| StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new()).ok());
+        let (of, rows) = match input.map(|statistics| statistics.num_rows) {
+            Some(Precision::Exact(rows)) => ("for", rows),
+            Some(Precision::Inexact(rows)) => ("for about", rows),
+            Some(Precision::Absent) | None => ("in a table of", EXAMPLE_ROWS),
+        };
+        let assessed = self.tables.iter().skip(usize::from(self.question.compares())).enumerate();
+        let shapes = assessed.map(|(at, table)| shape(table, self.pairs.get(at), &self.question, rows));
+        let (mut all, mut memory) = (Cost::default(), 0);
+        for shape in shapes {
+            let Cost { rounds, ciphertexts, bytes_up, bytes_down, milliseconds } = shape.cost();
+            all.rounds += rounds;
+            all.ciphertexts += ciphertexts;
+            all.bytes_up += bytes_up;
+            all.bytes_down += bytes_down;
+            all.milliseconds += milliseconds;
+            memory = memory.max(shape.memory());
+        }
+        let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+        write!(f, ", estimate {of} {rows} rows: {} rounds {:.1} s", all.rounds, all.milliseconds as f64 / 1000.0)?;
+        write!(f, ", MB_up={}, MB_down={}", megabytes(all.bytes_up), megabytes(all.bytes_down))?;
+        write!(f, ", MB_memory={}", megabytes(memory as u64))
+    }
+
     /// What it tells whom.
     fn leakage(&self) -> Leakage {
         let sizes =
@@ -80,7 +116,7 @@ impl AssessExec {
                 p2,
             },
             Question::Risk { .. } | Question::ClassSizes => Leakage { p1: sizes, p2 },
-            Question::Utility => Leakage {
+            Question::Utility { .. } => Leakage {
                 p1: "the measures; how many classes of the quasi-identifiers there are of every size, and how many rows are suppressed",
                 p2,
             },
@@ -94,10 +130,13 @@ impl AssessExec {
 
 impl DisplayAs for AssessExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VeilAssessExec: {}, quasi=[{}]", self.question.function(), self.quasi.join(", "))?;
+        write!(f, "VeilAssessExec: {}, quasi=[{}]", self.question, self.quasi.join(", "))?;
+        if self.tables.iter().all(|table| table.key.is_none()) {
+            return write!(f, ", rounds=0");
+        }
+        self.write_cost(f)?;
         let leakage = self.leakage();
-        let version = catalog::find("size_histogram").map_or(0, |entry| entry.version);
-        write!(f, ", size_histogram v{version}, p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
+        write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
     }
 }
 

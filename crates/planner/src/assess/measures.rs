@@ -19,12 +19,13 @@ pub(super) struct Measure {
 }
 
 /// What every measure means.
-const MEANINGS: [(&str, &str); 29] = [
+const MEANINGS: [(&str, &str); 30] = [
     ("rows", "rows that are published"),
     ("suppressed_rows", "rows that are held back"),
     ("classes", "groups of rows that look alike"),
     ("smallest_class", "rows of the smallest group"),
-    ("average_class", "rows of an average group"),
+    ("average_class", "rows of an average group (AECS)"),
+    ("average_class_by_k", "the same in units of the k that was asked for: 1 at best (C_AVG)"),
     ("prosecutor_max", "chance to find the easiest person, knowing that they are in the table"),
     ("prosecutor_average", "chance to find a person on average, knowing that they are in the table"),
     ("journalist_max", "chance to find the easiest person of the population"),
@@ -62,10 +63,11 @@ impl Measure {
 }
 
 /// Columns of a sweep, behind k.
-const SWEPT: [&str; 14] = [
+const SWEPT: [&str; 17] = [
     "classes",
     "smallest_class",
     "average_class",
+    "average_class_by_k",
     "suppressed_rows",
     "prosecutor_max",
     "prosecutor_average",
@@ -77,12 +79,14 @@ const SWEPT: [&str; 14] = [
     "generalised_loss",
     "entropy_loss",
     "information_loss",
+    "range_loss",
+    "certainty_penalty",
 ];
 
 /// The columns of a result.
 pub(super) fn schema(question: &Question) -> SchemaRef {
     let fields = match question {
-        Question::Risk { .. } | Question::Utility => vec![
+        Question::Risk { .. } | Question::Utility { .. } => vec![
             Field::new("measure", DataType::Utf8, false),
             Field::new("column_name", DataType::Utf8, true),
             Field::new("value", DataType::Float64, true),
@@ -186,13 +190,17 @@ pub(super) fn of_contribution(column: &str, all: &ClassSizes, without: &ClassSiz
     ]
 }
 
-/// What class sizes tell about utility.
-pub(super) fn of_classes(sizes: &ClassSizes) -> Vec<Measure> {
-    vec![
+/// What class sizes tell about utility, for a k that was asked for.
+pub(super) fn of_classes(sizes: &ClassSizes, k: Option<u32>) -> Vec<Measure> {
+    let mut measures = vec![
         Measure::of_table("classes", sizes.classes() as f64),
         Measure::of_table("suppressed_rows", sizes.suppressed() as f64),
         Measure::of_table("average_class", sizes.average()),
+    ];
+    measures.extend(k.map(|k| Measure::of_table("average_class_by_k", sizes.average_by_k(k.into()))));
+    measures.extend([
         Measure::of_table("discernibility", sizes.discernibility() as f64),
         Measure::of_table("discernibility_star", sizes.discernibility_star() as f64),
-    ]
+    ]);
+    measures
 }

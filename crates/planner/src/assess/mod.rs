@@ -5,19 +5,24 @@
 //!
 //!  table     which columns of one relation tell people apart, and which rows are suppressed
 //!  pairs     what is measured of each column of an original and its anonymised table
-//!  align     which rows of both belong together
+//!  align     which rows of both belong together              losses    what each column lost
+//!  read_once a sweep anonymises the rows that it has read    shape     what a run may cost
 //!  measures  the rows of the result                          summary   assess_summary(): what past runs cost
 //! ```
 
 mod align;
 mod exec;
+mod losses;
 mod measures;
 mod node;
 mod pairs;
+mod read_once;
 mod run;
+mod shape;
 mod summary;
 mod table;
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::plan_err;
@@ -52,13 +57,20 @@ pub enum Question {
     /// How many classes there are of every size.
     ClassSizes,
     /// What an anonymised table lost.
-    Utility,
+    Utility {
+        /// The k that was asked for, if that is known.
+        k: Option<u32>,
+        /// Whether to tell how wide classes of numbers are.
+        ranges: bool,
+    },
     /// Both for several k.
     Sweep {
         /// Each an anonymised table.
         k: Vec<u32>,
         /// People that the rows are a sample of.
         population: Option<u64>,
+        /// Whether to tell how wide classes of numbers are.
+        ranges: bool,
     },
 }
 
@@ -68,14 +80,36 @@ impl Question {
         match self {
             Self::Risk { .. } => RISK,
             Self::ClassSizes => CLASS_SIZES,
-            Self::Utility => UTILITY,
+            Self::Utility { .. } => UTILITY,
             Self::Sweep { .. } => SWEEP,
         }
     }
 
     /// Whether the first input is the original of the others.
     pub(crate) fn compares(&self) -> bool {
-        matches!(self, Self::Utility | Self::Sweep { .. })
+        matches!(self, Self::Utility { .. } | Self::Sweep { .. })
+    }
+
+    /// Whether it is asked how wide classes of numbers are.
+    pub(crate) fn ranges(&self) -> bool {
+        matches!(self, Self::Utility { ranges: true, .. } | Self::Sweep { ranges: true, .. })
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.function())?;
+        match self {
+            Self::Risk { contributions, .. } => write!(f, ", contributions={contributions}")?,
+            Self::ClassSizes => {}
+            Self::Utility { k: None, .. } => {}
+            Self::Utility { k: Some(k), .. } => write!(f, ", k={k}")?,
+            Self::Sweep { k, .. } => write!(f, ", k={k:?}")?,
+        }
+        if let Self::Risk { population: Some(people), .. } | Self::Sweep { population: Some(people), .. } = self {
+            write!(f, ", population={people}")?;
+        }
+        if self.ranges() { f.write_str(", ranges=true") } else { Ok(()) }
     }
 }
 
@@ -84,6 +118,11 @@ const QUASI: (&str, &str) = (
     "quasi",
     "The columns by which people could be recognised: by default those that k_anonymize has published, or else all that are clear or have \
      equality tags.",
+);
+const RANGES: (&str, &str) = (
+    "ranges",
+    "Whether to tell how wide the classes of numbers are (NCP), and with that the loss of all quasi-identifiers together (GCP). It takes exact \
+     comparisons of all rows, whose cost EXPLAIN tells.",
 );
 const POPULATION: (&str, &str) = (
     "population",
@@ -119,25 +158,28 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
          longer tell, squared errors of numbers (in percent), sizes of classes. Only the measures are opened, to the engine; on the way to them both \
          servers learn how many classes there are of every size. Rows are taken to belong together if an encrypted column that both tables share \
          says so, and else by their order.",
-        "utility(original, anonymised [, quasi => (a, b)])",
+        "utility(original, anonymised [, quasi => (a, b), k => 10, ranges => false])",
         "SELECT measure, column_name, value FROM utility(patients, anon);",
         &[
             ("original", "The table as it was: a table, a view, a subquery in parentheses."),
             ("anonymised", "What became of it, row by row."),
             QUASI,
+            ("k", "The k that was asked for, to which the average class is compared (C_AVG)."),
+            RANGES,
         ],
     );
     let sweep = document(
         "Relations",
         "Anonymises a table for several k and tells risk and utility of each, so that somebody can choose: one row a k. It takes as long as all these \
          runs of k_anonymize, whose other arguments it takes too.",
-        "sweep(relation, quasi => (a, b) [, k => (2, 5, 10, 25, 50), population => n, rounds => 10, suppress => 0, ..])",
+        "sweep(relation, quasi => (a, b) [, k => (2, 5, 10, 25, 50), population => n, ranges => false, rounds => 10, suppress => 0, ..])",
         "SELECT k, prosecutor_max, information_loss FROM sweep(patients, quasi => (age, zip), k => (5, 10, 25));",
         &[
             ("relation", "A table, a view, a subquery in parentheses."),
             ("quasi", "The columns by which people could be recognised."),
             ("k", "How many rows shall share their values, several times."),
             POPULATION,
+            RANGES,
         ],
     );
     let summary = document(
@@ -177,16 +219,17 @@ pub(crate) fn plan_class_sizes(
 /// Plans a call of `utility`.
 pub(crate) fn plan_utility(mut call: RelationCall, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
     let quasi = named(&mut call, context)?;
+    let (k, ranges) = (call.take_optional_count("k", 1, context)?, call.take_flag("ranges", false, context)?);
     let Some(anonymised) = call.take_other() else {
         return plan_err!("{UTILITY} compares two tables, the original one first: {UTILITY}(patients, anon)");
     };
-    let original = call.finish(&["quasi"])?;
-    planned(Question::Utility, quasi, vec![original, anonymised])
+    let original = call.finish(&["quasi", "k", "ranges"])?;
+    planned(Question::Utility { k, ranges }, quasi, vec![original, anonymised])
 }
 
 /// Plans a call of `sweep`.
 pub(crate) fn plan_sweep(mut call: RelationCall, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
-    let population = call.take_seed("population", context)?;
+    let (population, ranges) = (call.take_seed("population", context)?, call.take_flag("ranges", false, context)?);
     let k = call.take_counts("k", context)?.unwrap_or_else(|| vec![2, 5, 10, 25, 50]);
     if k.is_empty() || k.iter().any(|k| *k < 2) {
         return plan_err!("k of {SWEEP} takes whole numbers of at least 2: k => (2, 5, 10)");
@@ -197,7 +240,7 @@ pub(crate) fn plan_sweep(mut call: RelationCall, context: &mut dyn RelationPlann
     let (original, anonymised) = k_anonymize::plan_each(call, &k, context)?;
     let inputs = [original].into_iter().chain(anonymised).collect();
     let quasi = quasi.into_iter().map(|column| column.name).collect();
-    planned(Question::Sweep { k, population }, Some(quasi), inputs)
+    planned(Question::Sweep { k, population, ranges }, Some(quasi), inputs)
 }
 
 /// The columns that the call names.

@@ -98,7 +98,7 @@ impl UserDefinedLogicalNodeCore for AssessNode {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VeilAssess: {}, quasi=[{}]", self.question.function(), self.quasi.join(", "))
+        write!(f, "VeilAssess: {}, quasi=[{}]", self.question, self.quasi.join(", "))
     }
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {

@@ -7,8 +7,9 @@ use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use veil_cells::{CellType, Kind};
-use veil_protocols::assess::{Frequencies, MAX_NODES, Numbers, Published};
+use veil_protocols::assess::{Frequencies, MAX_NODES, Numbers, Published, Shape};
 use veil_protocols::lift;
+use veil_protocols::lookup::MAX_DOMAIN;
 use veil_udfs::EncryptedField;
 
 use super::align::shared_column;
@@ -105,16 +106,56 @@ impl Measure {
                     Some(shape) => Some(shape),
                     None => EncryptedField::of(original)?.map(|field| of_both(&field)).transpose()?.flatten(),
                 };
+                // Every code of a level is a candidate of a lookup, and so is that of none.
+                let shape = shape.filter(|shape| codes(shape).into_iter().all(|codes| codes < MAX_DOMAIN));
                 let counts = !generalised && before.column == published.column && published.spent == 0;
                 Ok(Self::Categories(Category { levels, bits, shape, counts }))
             }
             _ if bits > lift::MAX_WIDTH => Ok(Self::Nothing("may have numbers of more than 32 bits".to_owned())),
+            // What k_anonymize publishes has tags, what was masked has none.
+            _ if published.computed && !published.tag => {
+                Ok(Self::Nothing("was computed with after anonymising, and may lie beyond its bounds".to_owned()))
+            }
             source => Ok(Self::Numbers(source, bits)),
         }
     }
 }
 
+impl Category {
+    /// Whether its frequencies are counted, for entropy.
+    fn is_counted(&self) -> bool {
+        let nodes = self.shape.as_ref().map_or(usize::MAX, |shape| codes(shape).iter().sum());
+        self.counts && nodes <= MAX_NODES
+    }
+
+    /// How many codes every level below the root has; zero if nobody knows.
+    fn below_root(&self) -> Vec<usize> {
+        let levels = self.levels.saturating_sub(1);
+        match &self.shape {
+            Some(shape) => codes(shape).into_iter().take(levels).collect(),
+            None => vec![0; levels],
+        }
+    }
+}
+
 impl Pair {
+    /// What it adds to the cost of a run.
+    pub(super) fn add_to(&self, shape: &mut Shape) {
+        match &self.measure {
+            Measure::Nothing(_) => {}
+            Measure::Numbers(source, bits) => {
+                shape.encrypted_bounds |= source.has_encrypted_bounds();
+                shape.numbers.push(*bits);
+            }
+            Measure::Categories(category) => {
+                shape.categories.push(category.below_root());
+                if category.is_counted() {
+                    shape.counted.push(category.below_root());
+                }
+            }
+        }
+    }
+
     /// The column of both tables, whose rows belong together.
     pub(super) fn measured(&self, original: &RecordBatch, anonymised: &RecordBatch) -> Result<Measured> {
         let (before, after) = (original.column(self.original), anonymised.column(self.anonymised));
@@ -128,22 +169,22 @@ impl Pair {
                 let original = source.values(&self.name, before.clone())?;
                 Measured::Numbers(Numbers { original, published: after.clone(), bits: *bits })
             }
-            Measure::Categories(Category { levels, bits, shape, counts }) => {
+            Measure::Categories(category) => {
+                let Category { levels, bits, shape, .. } = category;
                 let column = |cells: &ArrayRef| {
                     let (cells, shape) = (cells.clone(), shape.clone());
                     Published { cells, levels: *levels, bits: *bits, shape }
                 };
-                let nodes = shape.as_ref().map_or(usize::MAX, |shape| nodes(shape));
-                let counted = (*counts && nodes <= MAX_NODES)
-                    .then(|| Frequencies { original: column(before), published: column(after) });
+                let counted =
+                    category.is_counted().then(|| Frequencies { original: column(before), published: column(after) });
                 Measured::Categories(column(after), counted)
             }
         })
     }
 }
 
-/// Nodes of a hierarchy.
-fn nodes(shape: &[Vec<i64>]) -> usize {
+/// How many codes every level of a hierarchy has, the root included.
+fn codes(shape: &[Vec<i64>]) -> Vec<usize> {
     let levels = shape.first().map_or(0, Vec::len);
     let of_level = |level: usize| {
         let mut codes: Vec<i64> = shape.iter().filter_map(|leaf| leaf.get(level).copied()).collect();
@@ -151,5 +192,5 @@ fn nodes(shape: &[Vec<i64>]) -> usize {
         codes.dedup();
         codes.len()
     };
-    (0..levels).map(of_level).sum()
+    (0..levels).map(of_level).collect()
 }

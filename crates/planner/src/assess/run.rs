@@ -13,25 +13,23 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::TryStreamExt;
 use veil_privacy::ClassSizes;
-use veil_privacy::utility::{information_loss as in_percent, ratio_value};
-use veil_protocols::assess::{
-    Frequencies, Numbers, Published, Suppressed, class_sizes, entropy, generalisation, information_loss,
-};
-use veil_protocols::identifiers::Method;
-use veil_protocols::{ProtocolError, Session};
+use veil_protocols::Session;
+use veil_protocols::assess::{Suppressed, class_sizes};
+use veil_protocols::identifiers::{Column, Method};
 use veil_udfs::VeilOptions;
 
 use super::Question;
 use super::align::aligned;
+use super::losses::Losses;
 use super::measures::{self, Measure};
-use super::pairs::{Measured, Pairs};
+use super::pairs::Pairs;
+use super::read_once::reading;
+use super::shape::shape;
 use super::summary::Assessment;
 use super::table::Table;
 use crate::Veil;
 use crate::error::protocol;
-
-/// What rounds of losses keep beside the rows: digits of a window of vectors.
-const LOSSES_MEMORY: usize = 256 << 20;
+use crate::identifiers::Source;
 
 /// One run.
 pub(super) struct Run {
@@ -84,17 +82,17 @@ impl Run {
                 let sizes = self.risk(session, false, &mut noted).await?;
                 measures::histogram(schema, sizes.first().unwrap_or(&ClassSizes::new([], 0)))?
             }
-            Question::Utility => {
+            Question::Utility { k, .. } => {
                 let original = self.collect(0).await?;
-                let (_, listed) = self.utility(session, &original, 1, &mut noted).await?;
+                let (_, listed) = self.utility(session, &original, 1, *k, &mut noted).await?;
                 measures::listed(schema, &listed)?
             }
-            Question::Sweep { k, population } => {
+            Question::Sweep { k, population, .. } => {
                 let original = self.collect(0).await?;
                 let mut rows = Vec::with_capacity(k.len());
                 for (at, k) in k.iter().enumerate() {
                     let started = Instant::now();
-                    let (sizes, utility) = self.utility(session, &original, at + 1, &mut noted).await?;
+                    let (sizes, utility) = self.utility(session, &original, at + 1, Some(*k), &mut noted).await?;
                     let listed = [measures::of_risk(&sizes, *population), utility].concat();
                     rows.push((*k, listed, started.elapsed().as_secs_f64()));
                 }
@@ -109,6 +107,10 @@ impl Run {
     /// All rows of an input.
     async fn collect(&self, at: usize) -> Result<RecordBatch> {
         let Some(input) = self.inputs.get(at) else { return exec_err!("VeilAssessExec has no input {at}") };
+        self.collect_from(input).await
+    }
+
+    async fn collect_from(&self, input: &Arc<dyn ExecutionPlan>) -> Result<RecordBatch> {
         let mut rows = input.execute(0, self.context.clone())?;
         let mut batches = Vec::new();
         while let Some(batch) = rows.try_next().await? {
@@ -162,17 +164,20 @@ impl Run {
         if rows.num_rows() == 0 {
             return Ok(sets.iter().map(|_| ClassSizes::new([], 0)).collect());
         }
-        let mut rng = self.veil.context().randomness(&self.options).fork();
-        let (mut columns, mut lanes) = (Vec::with_capacity(table.quasi.len()), 0);
-        for (place, source) in &table.quasi {
-            lanes += source.lanes();
-            columns.push(source.column(rows.column(*place).clone(), &mut rng)?);
-        }
+        let columns = self.columns(table, rows)?;
+        let lanes = table.quasi.iter().map(|(_, source)| source.lanes()).sum();
         self.memory.try_grow(Method::Shuffled.memory(rows.num_rows(), lanes))?;
         self.known.add(sets.len());
         let done = |sets: usize| self.step(sets, session);
         let found = class_sizes(session, rows.num_rows(), columns, suppressed, sets, &done).await.map_err(protocol)?;
         Ok(found.into_iter().map(|sizes| ClassSizes::new(sizes.classes, sizes.suppressed)).collect())
+    }
+
+    /// The quasi-identifiers as rounds compare them.
+    fn columns(&self, table: &Table, rows: &RecordBatch) -> Result<Vec<Column>> {
+        let mut rng = self.veil.context().randomness(&self.options).fork();
+        let column = |(place, source): &(usize, Source)| source.column(rows.column(*place).clone(), &mut rng);
+        table.quasi.iter().map(column).collect()
     }
 
     /// Class sizes and losses of an anonymised table.
@@ -181,28 +186,38 @@ impl Run {
         session: Option<&Session>,
         original: &RecordBatch,
         at: usize,
+        k: Option<u32>,
         noted: &mut Noted,
     ) -> Result<(ClassSizes, Vec<Measure>)> {
         let (Some(table), Some(pairs)) = (self.tables.get(at), self.pairs.get(at - 1)) else {
             return exec_err!("VeilAssessExec has no table {at}");
         };
-        let anonymised = self.collect(at).await?;
+        // A sweep anonymises the rows that it has read.
+        let again = match (&self.question, self.inputs.get(at)) {
+            (Question::Sweep { .. }, Some(input)) => reading(input, original)?,
+            _ => None,
+        };
+        let anonymised = match &again {
+            Some(input) => self.collect_from(input).await?,
+            None => self.collect(at).await?,
+        };
         let original = aligned(original.clone(), &anonymised, pairs.shared)?;
-        (noted.rows, noted.by_order) = (anonymised.num_rows(), pairs.shared.is_none());
+        (noted.rows, noted.by_order) = (anonymised.num_rows(), pairs.shared.is_none() && again.is_none());
         let suppressed = self.suppressed(session, table, &anonymised).await?;
         let all = u64::MAX >> (u64::BITS as usize - table.quasi.len().clamp(1, 64));
         let sizes = self.sizes(session, table, &anonymised, suppressed.as_ref(), &[all]).await?.pop();
         let sizes = sizes.unwrap_or_else(|| ClassSizes::new([], 0));
-        let mut listed = measures::of_classes(&sizes);
-        if anonymised.num_rows() > 0 {
-            let losses = Losses::of(pairs, &original, &anonymised, noted)?;
+        let mut listed = measures::of_classes(&sizes, k);
+        let (rows, ranges) = (anonymised.num_rows(), self.question.ranges());
+        if rows > 0 {
+            let losses = Losses::of(pairs, &original, &anonymised, &mut noted.left_out)?;
             let Some(session) = session else { return exec_err!("no column of the table is encrypted") };
-            self.memory.try_grow(LOSSES_MEMORY)?;
-            self.known.add(losses.steps());
+            self.memory.try_grow(shape(table, Some(pairs), &self.question, rows).memory())?;
+            self.known.add(losses.steps(ranges));
+            let widths = if ranges { Some((self.columns(table, &anonymised)?, &sizes)) } else { None };
             let done = |steps: usize| self.step(steps, Some(session));
-            listed.extend(
-                losses.measure(session, anonymised.num_rows(), suppressed.as_ref(), &done).await.map_err(protocol)?,
-            );
+            let found = losses.measure(session, rows, suppressed.as_ref(), widths, &done).await;
+            listed.extend(found.map_err(protocol)?);
         }
         Ok((sizes, listed))
     }
@@ -236,89 +251,4 @@ impl Run {
             seconds: started.elapsed().as_secs_f64(),
         });
     }
-}
-
-/// The columns of a table by how they are measured.
-#[derive(Default)]
-struct Losses {
-    numbers: (Vec<String>, Vec<Numbers>),
-    categories: (Vec<String>, Vec<Published>),
-    frequencies: (Vec<String>, Vec<Frequencies>),
-}
-
-impl Losses {
-    fn of(pairs: &Pairs, original: &RecordBatch, anonymised: &RecordBatch, noted: &mut Noted) -> Result<Self> {
-        let mut losses = Self::default();
-        let add = |name: &String, names: &mut Vec<String>| names.push(name.clone());
-        for pair in &pairs.columns {
-            match pair.measured(original, anonymised)? {
-                Measured::Numbers(numbers) => {
-                    add(&pair.name, &mut losses.numbers.0);
-                    losses.numbers.1.push(numbers);
-                }
-                Measured::Categories(published, frequencies) => {
-                    add(&pair.name, &mut losses.categories.0);
-                    losses.categories.1.push(published);
-                    if let Some(frequencies) = frequencies {
-                        add(&pair.name, &mut losses.frequencies.0);
-                        losses.frequencies.1.push(frequencies);
-                    }
-                }
-                Measured::Nothing(why) => noted.left_out.push((pair.name.clone(), why)),
-            }
-        }
-        Ok(losses)
-    }
-
-    fn steps(&self) -> usize {
-        self.numbers.1.len() + self.categories.1.len() + self.frequencies.1.len()
-    }
-
-    async fn measure(
-        &self,
-        session: &Session,
-        rows: usize,
-        suppressed: Option<&Suppressed>,
-        done: &(dyn Fn(usize) + Send + Sync),
-    ) -> Result<Vec<Measure>, ProtocolError> {
-        let mut listed = Vec::new();
-        let found = generalisation(session, &self.categories.1, done).await?;
-        let (mut precision, mut leaves) = (Vec::new(), Vec::new());
-        for ((name, column), found) in self.categories.0.iter().zip(&self.categories.1).zip(found) {
-            let steps = rows as f64 * column.levels.saturating_sub(1) as f64;
-            precision.push((name.as_str(), share(found.levels as f64, steps)));
-            if let Some((shape, beneath)) = column.shape.as_ref().zip(found.leaves) {
-                let others = rows as f64 * shape.len().saturating_sub(1) as f64;
-                leaves.push((name.as_str(), share(beneath as f64 - rows as f64, others)));
-            }
-        }
-        add_mean(&mut listed, "precision_loss", &precision);
-        add_mean(&mut listed, "generalised_loss", &leaves);
-        let found = entropy(session, &self.frequencies.1, done).await?;
-        let bits: Vec<(&str, f64)> =
-            self.frequencies.0.iter().map(String::as_str).zip(found.into_iter().map(ratio_value)).collect();
-        add_mean(&mut listed, "entropy_loss", &bits);
-        let found = information_loss(session, rows, &self.numbers.1, suppressed, done).await?;
-        let of = |loss: fn(&veil_protocols::assess::Loss) -> u64| -> Vec<(&str, f64)> {
-            let names = self.numbers.0.iter().map(String::as_str);
-            names.zip(found.iter().map(|found| in_percent(&[loss(found)]))).collect()
-        };
-        add_mean(&mut listed, "information_loss", &of(|found| found.all));
-        add_mean(&mut listed, "information_loss_retained", &of(|found| found.retained));
-        Ok(listed)
-    }
-}
-
-fn share(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
-}
-
-/// The mean of columns, then each of them; nothing if there is none.
-fn add_mean(listed: &mut Vec<Measure>, name: &'static str, columns: &[(&str, f64)]) {
-    if columns.is_empty() {
-        return;
-    }
-    let mean = columns.iter().map(|(_, value)| value).sum::<f64>() / columns.len() as f64;
-    listed.push(Measure::of_table(name, mean));
-    listed.extend(columns.iter().map(|(column, value)| Measure::of_column(name, column, *value)));
 }

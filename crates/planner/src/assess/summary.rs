@@ -35,9 +35,9 @@ impl Ended for Assessment {
     const FUNCTION: &'static str = "assess";
 
     fn note(&self) -> Option<String> {
-        let left_out = self.left_out.iter().map(|(name, why)| format!("{name} {why} and was not measured"));
+        let left_out = self.left_out.iter().map(|(name, why)| format!("{name} {why}"));
         let by_order = self.by_order.then(|| {
-            "no encrypted column that both tables share tells which rows belong together, so they were taken in their order".to_owned()
+            "no encrypted column that both tables share tells which rows belong together, so they were taken in their order: what is told of numbers is right only if it is the same in both".to_owned()
         });
         let all: Vec<String> = left_out.chain(by_order).collect();
         (!all.is_empty()).then(|| all.join("; "))

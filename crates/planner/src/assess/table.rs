@@ -44,11 +44,14 @@ impl Table {
                 "columns of different key sets ({first} and {other}) cannot be assessed together: name those of one"
             );
         }
-        let flag = match withheld {
-            0 => None,
-            run => Some(flag(function, fields, run)?),
+        let flag = match (withheld, key) {
+            // Clear columns do not know of it.
+            (0, None) => only_flag(function, fields)?,
+            (0, Some(_)) => None,
+            (run, _) => Some((flag(function, fields, run)?, key)),
         };
-        Ok(Self { key, quasi: columns, flag })
+        let key = key.or_else(|| flag.and_then(|(_, key)| key));
+        Ok(Self { key, quasi: columns, flag: flag.map(|(place, _)| place) })
     }
 }
 
@@ -79,6 +82,23 @@ fn flag(function: &str, fields: &[FieldRef], run: u64) -> Result<usize> {
         "some rows of the table are suppressed, and the column that tells which is missing, so that {function} would count them as people: select \
          `suppressed` along with the others"
     )
+}
+
+/// The only column that tells which rows are suppressed, and whose keys it is encrypted with, if there is one.
+fn only_flag(function: &str, fields: &[FieldRef]) -> Result<Option<(usize, Option<KeyId>)>> {
+    let mut found = None;
+    for (place, field) in fields.iter().enumerate() {
+        let Some(column) = EncryptedField::of(field)?.filter(|column| column.cell_type.role == Role::Suppressed) else {
+            continue;
+        };
+        if found.is_some() {
+            return plan_err!(
+                "two columns tell which rows are suppressed, and {function} does not know which of them to heed: leave one out in a subquery"
+            );
+        }
+        found = Some((place, Some(column.cell_type.key)));
+    }
+    Ok(found)
 }
 
 /// The columns that people are recognised by, where the query names none: what k_anonymize has published, or all that can be compared.

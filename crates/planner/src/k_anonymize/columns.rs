@@ -285,6 +285,11 @@ impl Source {
         }
     }
 
+    /// Whether P1 does not know between which numbers it lies.
+    pub(crate) fn has_encrypted_bounds(&self) -> bool {
+        matches!(self, Self::Numbers { bounds: Bounds::Encrypted(_), .. })
+    }
+
     /// The column as the run takes it. No row may be NULL.
     pub(crate) fn values(&self, name: &str, array: ArrayRef) -> Result<Values> {
         if let Some(row) = array.logical_nulls().and_then(|nulls| nulls.iter().position(|valid| !valid)) {

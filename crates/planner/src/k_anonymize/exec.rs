@@ -71,6 +71,13 @@ impl KAnonymizeExec {
         Ok(Self { veil, input, quasi, weights, names, columns, request, properties, metrics, watch })
     }
 
+    /// The same run of the rows of another source. How far it is and what it has done is told here, too.
+    pub(crate) fn reading(&self, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let (quasi, weights, request) = (self.quasi.clone(), self.weights.clone(), self.request.clone());
+        let other = Self::try_new(self.veil.clone(), input, quasi, weights, request)?;
+        Ok(Self { metrics: self.metrics.clone(), watch: self.watch.clone(), ..other })
+    }
+
     /// How far a run is, while there is one.
     pub fn progress(&self) -> Option<Progress> {
         self.watch.progress()

@@ -29,7 +29,7 @@ impl Suppressed {
     }
 
     /// As labels lie: rows of short tables in every block, those of long ones in a power of two of vectors.
-    async fn as_labels(&self, session: &Session, rows: usize) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    pub(super) async fn as_labels(&self, session: &Session, rows: usize) -> Result<Vec<Slots<L1>>, ProtocolError> {
         let mut vectors = fold(session, &Tiles::new(rows, 1), self.chunks.clone()).await?;
         let all = vectors.len().next_power_of_two();
         vectors.resize(all, Slots::clear(&[]));
@@ -46,12 +46,13 @@ pub async fn class_sizes(
     sets: &[u64],
     done: &(dyn Fn(usize) + Send + Sync),
 ) -> Result<Vec<Sizes>, ProtocolError> {
-    let table = Table::prepare(session.cloned(), Method::Shuffled, rows, columns).await?;
-    let gone = match suppressed.zip(session) {
-        Some((suppressed, session)) => Some(suppressed.as_labels(session, rows).await?),
-        None => None,
+    let Some((suppressed, session)) = suppressed.zip(session) else {
+        let table = Table::prepare(session.cloned(), Method::Shuffled, rows, columns).await?;
+        return table.class_sizes(sets, None, done).await;
     };
-    table.class_sizes(sets, gone.as_deref(), done).await
+    let table = Table::prepare_hidden(session, rows, columns).await?;
+    let gone = suppressed.as_labels(session, rows).await?;
+    table.class_sizes(sets, Some(&gone), done).await
 }
 
 #[cfg(test)]
@@ -96,6 +97,10 @@ mod tests {
             assert_eq!(found, sets.map(|set| expected(set, true)));
             let found = class_sizes(Some(&session), rows, cells, None, &sets, &|_| ()).await.unwrap();
             assert_eq!(found, sets.map(|set| expected(set, false)));
+            // Of clear columns alone P1 still does not know who is suppressed.
+            let alone = vec![Column::Clear(clear.clone())];
+            let found = class_sizes(Some(&session), rows, alone, Some(&suppressed), &[1], &|_| ()).await.unwrap();
+            assert_eq!(found, [expected(0b10, true)]);
         }
     }
 }

@@ -101,7 +101,7 @@ pub async fn information_loss(
     (0..columns.len()).map(|at| Ok(Loss { all: number(at)?, retained: number(retained(at))? })).collect()
 }
 
-async fn scales(session: &Session, columns: &[Numbers]) -> Result<Vec<Scale>, ProtocolError> {
+pub(super) async fn scales(session: &Session, columns: &[Numbers]) -> Result<Vec<Scale>, ProtocolError> {
     let encrypted = columns.iter().filter_map(|column| match &column.original {
         Values::Numbers { bounds: Bounds::Encrypted(constants), .. } => Some(constants.clone()),
         _ => None,
@@ -168,7 +168,7 @@ async fn sums_of(
     Ok(Sums { z, squares, errors, suppressed })
 }
 
-fn clear_grid(numbers: &[i64]) -> Vec<Slots<L1>> {
+pub(super) fn clear_grid(numbers: &[i64]) -> Vec<Slots<L1>> {
     let (lower, upper) = clear_bounds(numbers);
     let place = |number: &i64| plain::from_signed(coordinate(*number, lower, upper));
     numbers.chunks(DEGREE).map(|chunk| Slots::clear(&chunk.iter().map(place).collect::<Vec<_>>())).collect()
@@ -249,8 +249,12 @@ mod tests {
         for rows in [9usize, 8200] {
             let original: Vec<i64> = (0..rows as i64).map(|row| row * 7919 % 1000 - 200).collect();
             let published: Vec<i64> = original.iter().map(|x| x.div_euclid(50) * 50 + 25).collect();
-            let far: Vec<i64> = original.iter().map(|x| 599 - x).collect();
+            // A suppressed row is published as zero, wherever the bounds are.
             let flags: Vec<i64> = (0..rows).map(|row| i64::from(row % 4 == 1)).collect();
+            let blank = |numbers: &[i64]| -> Vec<i64> {
+                numbers.iter().zip(&flags).map(|(number, flag)| if *flag == 1 { -2000 } else { *number }).collect()
+            };
+            let far: Vec<i64> = original.iter().map(|x| 599 - x).collect();
             let bounds = (-200, 800);
             let column = |original: Values, published: ArrayRef| Numbers { original, published, bits: 12 };
             let sealed = cells(&mut parties, &original);
@@ -274,6 +278,9 @@ mod tests {
             let suppressed = Suppressed::lift(&session, &flag_cells).await;
             // The flag's own width is narrower: these cells are of numbers.
             let suppressed = suppressed.unwrap();
+            let blanked = [&published, &far, &original].map(|numbers| cells(&mut parties, &blank(numbers)));
+            let columns = columns.into_iter().zip(blanked).map(|(column, published)| Numbers { published, ..column });
+            let columns: Vec<Numbers> = columns.collect();
             let found = information_loss(&session, rows, &columns, Some(&suppressed), &|_| ()).await.unwrap();
             assert_eq!(found, clear(&flags));
             assert!(found[0].all > found[0].retained);

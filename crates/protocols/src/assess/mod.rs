@@ -6,21 +6,27 @@
 //!  entropy             how much categories no longer tell        lookup, lookup_long, ratio             non-uniform entropy
 //!  information_loss    how far numbers were moved                truncate, multiply, ratio              SSE / SST
 //!  ratio               a quotient of two secrets                 few, fold, multiply
+//!  ranges, ends        how wide classes of numbers are           group, gather, few, multiply, ratio    range-based NCP, on request
 //! ```
 //! Sums are of whole numbers and exact, and so equal what `veil_privacy::utility` computes in clear, to the last bit.
 
 mod classes;
+mod cost;
+mod ends;
 mod entropy;
 mod generalisation;
 mod information_loss;
+mod ranges;
 mod ratio;
 
 use veil_slots::{DEGREE, Factor, L0, L1, L2, Slots};
 
 pub use classes::{Suppressed, class_sizes};
+pub use cost::Shape;
 pub use entropy::{Frequencies, MAX_NODES, entropy};
 pub use generalisation::{Generalised, Published, generalisation};
 pub use information_loss::{Loss, MAX_ROWS, Numbers, information_loss};
+pub use ranges::{Classes, ranges, width_bits};
 
 use crate::open::{Aggregate, Purpose, open};
 use crate::slot_sum::slot_sum;

@@ -166,6 +166,23 @@ impl Table {
         Ok(Self { rows, encrypted, clear, prepared })
     }
 
+    /// The same for a table of which P1 does not know which rows count: clear columns take part in slots too.
+    pub(crate) async fn prepare_hidden(
+        session: &Session,
+        rows: usize,
+        columns: Vec<Column>,
+    ) -> Result<Self, ProtocolError> {
+        let hidden = match columns.iter().all(|column| matches!(column, Column::Clear(_))) {
+            true => Some(SlotTable::prepare(session.clone(), Method::Shuffled, rows, columns.clone())),
+            false => None,
+        };
+        let mut table = Self::prepare(Some(session.clone()), Method::Shuffled, rows, columns).await?;
+        if let Some(hidden) = hidden {
+            table.prepared = Prepared::Slots(hidden.await?);
+        }
+        Ok(table)
+    }
+
     /// For every set of columns, one bit a column: how many rows lie in classes of fewer than `k`, if `detail` is wanted; else 1 if
     /// there are such rows, and 0 if there are none. `done` hears how many sets have been answered, as they are.
     pub async fn small_classes(
@@ -210,6 +227,19 @@ impl Table {
             _ => Err(ProtocolError::Misuse(
                 "only encrypted columns have classes that P2 can count in no order".to_owned(),
             )),
+        }
+    }
+
+    /// The same labels, and other columns in the same order: lists of as many vectors as the labels have.
+    pub(crate) async fn shuffled_with(
+        &self,
+        set: u64,
+        gone: Option<Vec<Slots<L1>>>,
+        columns: Vec<Vec<Slots<L1>>>,
+    ) -> Result<(Vec<Slots<L1>>, Vec<Vec<Slots<L1>>>), ProtocolError> {
+        match &self.prepared {
+            Prepared::Slots(table) => table.shuffled_with(set, gone, columns).await,
+            _ => Err(ProtocolError::Misuse("only a table in slots is reordered with other columns".to_owned())),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::count_classes::{Labels, count_classes};
 use crate::multiply::multiply;
 use crate::open::MAX_OPENED;
 use crate::relabel::relabel;
-use crate::shuffle::{Orders, shuffle};
+use crate::shuffle::{Orders, shuffle, shuffle_alike};
 use crate::size_histogram::{Sizes, size_histogram};
 
 /// Vectors that are on their way at the same time: enough to keep both parties busy, half a megabyte each.
@@ -51,14 +51,34 @@ impl SlotTable {
         set: u64,
         gone: Option<Vec<Slots<L1>>>,
     ) -> Result<Vec<Slots<L1>>, ProtocolError> {
+        let labels = self.labels_of(set, gone).await?;
+        let mut shuffled = shuffle(&self.session, self.layout, Orders::Independent, vec![labels]).await?;
+        shuffled.pop().ok_or(ProtocolError::Cancelled)
+    }
+
+    /// The same, with other columns of the table in the same order.
+    pub(super) async fn shuffled_with(
+        &self,
+        set: u64,
+        gone: Option<Vec<Slots<L1>>>,
+        columns: Vec<Vec<Slots<L1>>>,
+    ) -> Result<(Vec<Slots<L1>>, Vec<Vec<Slots<L1>>>), ProtocolError> {
+        let labels = self.labels_of(set, gone).await?;
+        let groups = [labels].into_iter().chain(columns).collect();
+        let mut shuffled = shuffle_alike(&self.session, self.layout, groups).await?;
+        let columns = shuffled.split_off(1.min(shuffled.len()));
+        Ok((shuffled.pop().ok_or(ProtocolError::Cancelled)?, columns))
+    }
+
+    /// Labels of one set in the order of the rows; zero for those of which `gone` is one.
+    async fn labels_of(&self, set: u64, gone: Option<Vec<Slots<L1>>>) -> Result<Vec<Slots<L1>>, ProtocolError> {
         let mut labels = relabel(&self.session, self.combinations(&[set])).await?;
         if let Some(gone) = gone {
             let pairs = gone.into_iter().zip(labels.iter().cloned()).collect();
             let lost = multiply(&self.session, pairs).await?;
             labels.iter_mut().zip(&lost).for_each(|(label, lost)| label.sub(lost));
         }
-        let mut shuffled = shuffle(&self.session, self.layout, Orders::Independent, vec![labels]).await?;
-        shuffled.pop().ok_or(ProtocolError::Cancelled)
+        Ok(labels)
     }
 
     async fn count_shuffled(&self, sets: &[u64], k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {

@@ -47,7 +47,7 @@ const ROUND: f64 = 2_250.0;
 
 /// What was counted so far: rounds, ciphertexts up and down, and products that P1 makes beside those that belong to a ciphertext.
 #[derive(Clone, Copy, Default)]
-struct Tally {
+pub(crate) struct Tally {
     rounds: usize,
     up: usize,
     down: usize,
@@ -55,11 +55,11 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, rounds: usize, up: usize, down: usize) {
+    pub(crate) fn add(&mut self, rounds: usize, up: usize, down: usize) {
         self.add_times(1, Self { rounds, up, down, products: 0 });
     }
 
-    fn add_times(&mut self, times: usize, other: Self) {
+    pub(crate) fn add_times(&mut self, times: usize, other: Self) {
         self.rounds += times * other.rounds;
         self.up += times * other.up;
         self.down += times * other.down;
@@ -67,12 +67,12 @@ impl Tally {
     }
 
     /// So many products of encrypted vectors.
-    fn multiply(&mut self, count: usize) {
+    pub(crate) fn multiply(&mut self, count: usize) {
         self.add(1, 2 * count, 3 * count);
     }
 
     /// Quotients of vectors with so many numbers each, of which P2 shows two (or three, if they are wide), see [`few`](crate::few).
-    fn quotient(&mut self, vectors: usize, used: usize, bits: usize, sets: usize) {
+    pub(crate) fn quotient(&mut self, vectors: usize, used: usize, bits: usize, sets: usize) {
         let (mut digits, used) = (bits.div_ceil(2), if used < DEGREE / 2 { used } else { DEGREE });
         let units = |digits: usize| (digits * used).div_ceil(DEGREE);
         self.add(1, vectors, vectors * sets * (3 * units(digits) + 1));
@@ -248,7 +248,7 @@ impl Shape {
     }
 
     /// Functions of the sizes of clusters.
-    fn looking_up(&self, tables: usize, columns: usize) -> Tally {
+    pub(crate) fn looking_up(&self, tables: usize, columns: usize) -> Tally {
         let (mut tally, tiles) = (Tally::default(), Tiles::new(self.rows + 1, self.centres));
         let (all, packed) = (tiles.chunks() * tiles.groups(), self.packed(columns));
         tally.add(1, all.div_ceil(16) * packed, all);

@@ -22,7 +22,7 @@ mod assign;
 mod check;
 pub(crate) mod constants;
 pub(crate) mod coordinates;
-mod cost;
+pub(crate) mod cost;
 mod merge_small;
 mod move_rows;
 mod publish;

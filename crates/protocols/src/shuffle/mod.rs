@@ -8,7 +8,7 @@
 //! the place that differs in `b`. A list in four vectors takes 11 rounds; every vector goes to P2 11 times and comes back in
 //! 48 arrangements. P2 sees uniform vectors, and the same bits whatever the order is.
 
-mod routing;
+pub(crate) mod routing;
 pub(crate) mod stages;
 
 use std::sync::Arc;
@@ -49,6 +49,21 @@ pub async fn shuffle(
     };
     let order_of_groups = groups.iter().map(order).collect();
     reorder(session, layout, groups, order_of_groups).await
+}
+
+/// The same with one order for all groups, as columns of a table.
+pub(crate) async fn shuffle_alike(
+    session: &Session,
+    layout: Layout,
+    groups: Vec<Vec<Slots<L1>>>,
+) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
+    let order = Arc::new(uniform_order(layout, Orders::Alike, session.randomness().fork()));
+    let orders = groups.iter().map(|_| {
+        let order = order.clone();
+        move || order.to_vec()
+    });
+    let orders = orders.collect();
+    reorder(session, layout, groups, orders).await
 }
 
 /// Reorders every group as given: the row of place `order[i]` ends at place `i`. Orders are made one by one and kept as switches, which
