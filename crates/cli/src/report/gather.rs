@@ -65,7 +65,7 @@ pub(super) async fn gather(arguments: &Arguments, engine: &Engine, manifest: Opt
     }
     Ok(Findings {
         version: VERSION,
-        title: arguments.title.clone().unwrap_or_else(|| format!("Anonymisation report: {}", anonymised.file)),
+        title: arguments.title.clone().unwrap_or_else(|| "Anonymisation report".to_owned()),
         created: moment_now(),
         software: format!("veil {}", env!("CARGO_PKG_VERSION")),
         embedded: arguments.embedded_p2.is_some(),

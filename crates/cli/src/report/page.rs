@@ -221,14 +221,14 @@ fn lost(findings: &Findings) -> String {
     };
     let rows: Vec<Vec<String>> = losses::losses(findings).iter().map(row).collect();
     let columns =
-        [("column", Align::Text), ("kind", Align::Text), ("loss", Align::Number), ("measured by", Align::Text)];
+        [("column", Align::Text), ("kind", Align::Short), ("loss", Align::Number), ("measured by", Align::Text)];
     let drawn = behind("Loss of each column", &columns, &rows);
     let row = |one: &super::findings::Measure| {
         let of = one.column.as_deref().map_or_else(|| "whole table".to_owned(), escape);
         vec![escape(&one.measure), of, told(one.value, number), escape(&one.meaning)]
     };
     let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
-    let columns = [("measure", Align::Text), ("of", Align::Text), ("value", Align::Number), ("meaning", Align::Text)];
+    let columns = [("measure", Align::Text), ("of", Align::Short), ("value", Align::Number), ("meaning", Align::Text)];
     let all = super::table::table("All measures of loss", &columns, &rows);
     format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
 }

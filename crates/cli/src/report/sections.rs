@@ -22,8 +22,12 @@ pub(super) fn done(findings: &Findings) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = findings.columns.iter().map(row).collect();
-    let columns =
-        [("column", Align::Text), ("kind", Align::Text), ("treatment", Align::Text), ("what that means", Align::Text)];
+    let columns = [
+        ("column", Align::Text),
+        ("kind", Align::Short),
+        ("treatment", Align::Short),
+        ("what that means", Align::Text),
+    ];
     table("Columns and what was done to them", &columns, &rows)
 }
 
@@ -123,7 +127,7 @@ pub(super) fn manifest(paper: &Paper) -> String {
         };
         vec![format!("<b>{}</b>", escape(&of.name)), kind, spent, noise.to_owned()]
     };
-    let columns = [("column", Align::Text), ("kind", Align::Text), ("epsilon", Align::Number), ("noise", Align::Text)];
+    let columns = [("column", Align::Text), ("kind", Align::Short), ("epsilon", Align::Number), ("noise", Align::Text)];
     let rows: Vec<Vec<String>> = manifest.columns.iter().map(column).collect();
     let learned: String = manifest.leakage.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
     let learned = match learned.is_empty() {

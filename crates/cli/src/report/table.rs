@@ -6,12 +6,18 @@ use super::words::escape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Text,
+    /// Text of which two go side by side on a narrow screen.
+    Short,
     Number,
 }
 
 /// A table. Titles and cells are HTML: whoever fills them escapes what comes from outside.
 pub(super) fn table(caption: &str, columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
-    let class = |align: Align| if align == Align::Number { r#" class="number""# } else { "" };
+    let class = |align: Align| match align {
+        Align::Text => "",
+        Align::Short => r#" class="short""#,
+        Align::Number => r#" class="number""#,
+    };
     let heads: String = columns
         .iter()
         .map(|(title, align)| format!(r#"<th scope="col" role="columnheader"{}>{title}</th>"#, class(*align)))
