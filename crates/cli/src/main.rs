@@ -18,6 +18,7 @@ mod policy;
 mod progress;
 mod recipient;
 mod release_server;
+mod report;
 mod sample;
 mod serve;
 mod server;
@@ -48,6 +49,7 @@ enum Command {
     Decrypt(decrypt::Arguments),
     P2(p2::Arguments),
     Sql(sql::Arguments),
+    Report(Box<report::Arguments>),
     Recipient(recipient::Arguments),
     Policy(policy::Arguments),
     Fetch(fetch::Arguments),
@@ -72,6 +74,10 @@ The engine: masking and noise in SQL, on columns that stay encrypted:
   veil sql --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
   veil sql --table patients=patients.veil.parquet \\
       -c \"COPY (SELECT mask_shift(age, 3) AS age, region FROM patients) TO 'masked.veil.parquet'\"
+
+What anonymising did, on one page: risk before and after, losses, who learned what:
+  veil report anon.veil.parquet --original patients.veil.parquet --keys keys/p1.keys \\
+      --p2 http://127.0.0.1:7722 -o report.html
 
 Who may receive what: a recipient's key, the owner's signed policy, and the papers of a release:
   veil recipient keygen -o alice/
@@ -102,6 +108,7 @@ fn main() -> ExitCode {
         Command::Decrypt(arguments) => decrypt::run(&arguments),
         Command::P2(arguments) => p2::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Recipient(arguments) => recipient::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),

@@ -19,7 +19,7 @@ mod runner;
 mod shell;
 pub(crate) mod statements;
 pub(crate) mod tables;
-mod waiting;
+pub(crate) mod waiting;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;

@@ -36,8 +36,22 @@ impl FromStr for NamedFile {
 }
 
 impl NamedFile {
+    /// A table on a file that the command line names in its own way.
+    pub(crate) fn new(name: &str, file: &Path) -> Self {
+        Self { name: name.to_owned(), file: file.to_owned() }
+    }
+
     pub(crate) async fn register(&self, context: &SessionContext) -> Result<(), Box<dyn std::error::Error>> {
-        let fail = |reason: String| format!("--table {}={}: {reason}", self.name, self.file.display());
+        self.register_as(&format!("--table {}={}", self.name, self.file.display()), context).await
+    }
+
+    /// The same; errors begin with what the command line calls the table.
+    pub(crate) async fn register_as(
+        &self,
+        called: &str,
+        context: &SessionContext,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let fail = |reason: String| format!("{called}: {reason}");
         match std::fs::metadata(&self.file) {
             Err(error) => return Err(fail(error.to_string()).into()),
             Ok(metadata) if !metadata.is_file() => {

@@ -1,0 +1,342 @@
+//! The page: one HTML file that needs nothing else, from findings alone.
+
+use super::findings::{Findings, SweepPoint, of_column};
+use super::table::{Align, behind};
+use super::verdict::{Tone, verdict};
+use super::words::{bytes, count, counted, escape, listed, number, percent};
+use super::{before_after, histogram, losses, sections, trade_off};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub(super) fn page(findings: &Findings) -> String {
+    let title = escape(&findings.title);
+    let body: String = [
+        head(findings),
+        section("done", "What was done", &done_words(findings), &sections::done(findings)),
+        section("risk", "Risk, before and after", RISK, &risk(findings)),
+        section("classes", "How many look alike", CLASSES, &classes(findings)),
+        section("sweep", "Risk against loss", SWEEP, &sweep(findings)),
+        section("losses", "What each column lost", LOSSES, &lost(findings)),
+        section("leakage", "Who learned what", LEAKAGE, &sections::leakage(findings)),
+        section("costs", "Rounds and bytes", COSTS, &sections::costs(findings)),
+        section("manifest", "The manifest", MANIFEST, &manifest(findings)),
+        notes(findings),
+    ]
+    .concat();
+    // No script, no network: the browser holds the page to it.
+    format!(
+        r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="{}">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<main>
+{body}</main>
+<footer>Made by {} from encrypted tables. No value was decrypted for this page.</footer>
+</body>
+</html>
+"#,
+        escape(&findings.software),
+        escape(&findings.software),
+    )
+}
+
+const RISK: &str = "Each pair of bars compares the original, striped, with the anonymised table, solid: shorter is safer. \
+    A person's risk is the chance that somebody who knows them, and knows that they are in the table, picks their row.";
+const CLASSES: &str = "Rows that look alike form a class, and only one in so many of its rows can be the right one. \
+    Each pair of bars is the share of rows in classes of that size: the further to the right they stand, the better people are hidden.";
+const SWEEP: &str = "Each k asks for at least k rows alike. Points further down are safer, points further to the left are closer to \
+    the original: choose the k after which risk falls little and loss grows much.";
+const LOSSES: &str = "Zero is the column as it was, 100\u{a0}% one value for all. Numbers and dates are measured by their squared errors, \
+    categories by how much their headings cover.";
+const LEAKAGE: &str = "Two servers made this report from ciphertexts, the engine with the data and no key, the key holder with the keys \
+    and no data. Neither saw a value; this is what each learned. What anonymising itself told them, <code>EXPLAIN</code> says for the \
+    statement that did it.";
+const COSTS: &str = "Each question runs in rounds: the engine sends masked ciphertexts, the key holder answers.";
+const MANIFEST: &str = "A release comes with a manifest that both servers sign: who received what, under which policy.";
+
+fn section(id: &str, title: &str, words: &str, body: &str) -> String {
+    format!(
+        "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n<p class=\"words\">{words}</p>\n{body}\n</section>\n"
+    )
+}
+
+fn head(findings: &Findings) -> String {
+    let verdict = verdict(findings);
+    let tone = if verdict.tone == Tone::Good { "good" } else { "careful" };
+    let cautions: String = verdict.cautions.iter().map(|text| format!("<li>{}</li>", escape(text))).collect();
+    let cautions = match cautions.is_empty() {
+        true => String::new(),
+        false => format!(r#"<ul class="cautions">{cautions}</ul>"#),
+    };
+    format!(
+        "<header>\n<h1>{}</h1>\n<p class=\"about\">{} from {}, {}</p>\n</header>\n<section class=\"verdict {tone}\" aria-label=\"Verdict\">\n\
+         <p class=\"headline\">{}</p>\n<p>{}</p>\n{cautions}</section>\n<div class=\"tiles\">{}</div>\n",
+        escape(&findings.title),
+        escape(&findings.anonymised.file),
+        escape(&findings.original.file),
+        escape(&findings.created.replace('T', " ").replace('Z', " UTC")),
+        escape(&verdict.headline),
+        escape(&verdict.sentences.join(" ")),
+        tiles(findings)
+    )
+}
+
+fn tiles(findings: &Findings) -> String {
+    let tile = |label: &str, value: String, aside: String| {
+        format!(
+            "<div class=\"tile\"><p class=\"name\">{label}</p><p class=\"figure\">{value}</p><p class=\"aside\">{aside}</p></div>"
+        )
+    };
+    let mut all = String::new();
+    let was = |value: Option<f64>, told: &dyn Fn(f64) -> String| {
+        value.map_or_else(String::new, |value| format!("before: {}", told(value)))
+    };
+    let smallest = findings.risk_of("smallest_class");
+    if let Some(rows) = smallest.after {
+        all += &tile("rows in the smallest class", number(rows), was(smallest.before, &number));
+    }
+    for (measure, label) in [("prosecutor_max", "highest risk"), ("prosecutor_average", "average risk")] {
+        let risk = findings.risk_of(measure);
+        if let Some(share) = risk.after {
+            all += &tile(label, percent(share), was(risk.before, &percent));
+        }
+    }
+    if let Some(loss) = findings.loss_of("information_loss") {
+        all += &tile("lost in numbers", percent(loss / 100.0), "squared errors".to_owned());
+    }
+    if let Some(loss) = findings.loss_of("generalised_loss").or_else(|| findings.loss_of("precision_loss")) {
+        all += &tile("lost in categories", percent(loss), "generalisation".to_owned());
+    }
+    if let Some(rows) = findings.risk_of("suppressed_rows").after {
+        all += &tile("rows held back", number(rows), format!("of {}", count(findings.anonymised.rows)));
+    }
+    all
+}
+
+fn done_words(findings: &Findings) -> String {
+    let (original, anonymised) = (&findings.original, &findings.anonymised);
+    let table = |name: &str, of: &super::findings::TableFile| {
+        format!("{name} has {} ({})", counted(of.rows, "row", "rows"), bytes(of.bytes))
+    };
+    format!(
+        "{}, {}. People are recognised by <b>{}</b>: these columns together are what risk is about.",
+        table("The original", original),
+        table("the anonymised table", anonymised),
+        escape(&listed(&findings.quasi)),
+    )
+}
+
+fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "not known".to_owned(), how)
+}
+
+fn risk(findings: &Findings) -> String {
+    let row = |(name, label, found): (&str, &str, super::findings::Both<Option<f64>>)| {
+        let meaning = findings.risk.after.iter().find(|of| of.measure == name).map_or("", |of| of.meaning.as_str());
+        vec![label.to_owned(), told(found.before, percent), told(found.after, percent), escape(meaning)]
+    };
+    let rows: Vec<Vec<String>> = before_after::shown(findings).map(row).collect();
+    let columns =
+        [("measure", Align::Text), ("before", Align::Number), ("after", Align::Number), ("meaning", Align::Text)];
+    let chart = before_after::chart(findings) + &behind("Risk before and after", &columns, &rows);
+    let row = |name: &String| {
+        let of = |measures| told(of_column(measures, "contribution", name), percent);
+        vec![format!("<b>{}</b>", escape(name)), of(&findings.risk.before), of(&findings.risk.after)]
+    };
+    let rows: Vec<Vec<String>> = findings.quasi.iter().map(row).collect();
+    let columns = [("column", Align::Text), ("before", Align::Number), ("after", Align::Number)];
+    let table = super::table::table("How much lower the average risk would be without each column", &columns, &rows);
+    format!("{chart}<details><summary>Which column makes people findable</summary>{table}</details>")
+}
+
+fn classes(findings: &Findings) -> String {
+    let row = |bin: histogram::Bin| {
+        let histogram::Bin { label, classes, share } = bin;
+        vec![label, count(classes.before), percent(share.before), count(classes.after), percent(share.after)]
+    };
+    let rows: Vec<Vec<String>> = histogram::bins(&findings.class_sizes).into_iter().map(row).collect();
+    let columns = [
+        ("rows alike", Align::Text),
+        ("classes before", Align::Number),
+        ("of the rows", Align::Number),
+        ("classes after", Align::Number),
+        ("of the rows after", Align::Number),
+    ];
+    histogram::chart(findings) + &behind("Classes by their size", &columns, &rows)
+}
+
+fn sweep(findings: &Findings) -> String {
+    if findings.sweep.is_empty() {
+        return r#"<p class="absent">No other k was tried. <code>--sweep 2,5,10,25,50</code> anonymises the original for each, which takes a while.</p>"#
+            .to_owned();
+    }
+    let chart = trade_off::curve(findings).map_or_else(String::new, |curve| trade_off::chart(&curve));
+    let row = |point: &SweepPoint| {
+        let share = |measure| told(point.value(measure), percent);
+        vec![
+            point.k.to_string(),
+            told(point.value("classes"), number),
+            told(point.value("smallest_class"), number),
+            share("prosecutor_max"),
+            share("prosecutor_average"),
+            told(point.value("information_loss"), |loss| percent(loss / 100.0)),
+            share("generalised_loss"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = findings.sweep.iter().map(row).collect();
+    let columns = [
+        ("k", Align::Number),
+        ("classes", Align::Number),
+        ("smallest", Align::Number),
+        ("highest risk", Align::Number),
+        ("average risk", Align::Number),
+        ("lost in numbers", Align::Number),
+        ("in categories", Align::Number),
+    ];
+    chart + &behind("Risk and loss for each k", &columns, &rows)
+}
+
+fn lost(findings: &Findings) -> String {
+    let Some(chart) = losses::chart(findings) else {
+        return r#"<p class="absent">No column could be measured; the notes below say why.</p>"#.to_owned();
+    };
+    let row = |loss: &losses::Loss<'_>| {
+        vec![
+            format!("<b>{}</b>", escape(loss.column)),
+            escape(loss.kind),
+            percent(loss.percent / 100.0),
+            loss.measured.to_owned(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = losses::losses(findings).iter().map(row).collect();
+    let columns =
+        [("column", Align::Text), ("kind", Align::Short), ("loss", Align::Number), ("measured by", Align::Text)];
+    let drawn = behind("Loss of each column", &columns, &rows);
+    let row = |one: &super::findings::Measure| {
+        let of = one.column.as_deref().map_or_else(|| "whole table".to_owned(), escape);
+        vec![escape(&one.measure), of, told(one.value, number), escape(&one.meaning)]
+    };
+    let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
+    let columns = [("measure", Align::Text), ("of", Align::Short), ("value", Align::Number), ("meaning", Align::Text)];
+    let all = super::table::table("All measures of loss", &columns, &rows);
+    format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
+}
+
+fn manifest(findings: &Findings) -> String {
+    match &findings.manifest {
+        Some(paper) => sections::manifest(paper),
+        None => {
+            r#"<p class="absent">None was given. <code>veil fetch</code> writes one beside the rows; <code>--manifest</code> shows it here.</p>"#
+                .to_owned()
+        }
+    }
+}
+
+fn notes(findings: &Findings) -> String {
+    let notes: String = findings.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+    match notes.is_empty() {
+        true => String::new(),
+        false => {
+            section("notes", "Notes", "What the servers had to say about their answers.", &format!("<ul>{notes}</ul>"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{HOSTILE, findings};
+    use super::*;
+
+    /// Elements that a page opens, in their order.
+    fn tags(page: &str) -> Vec<&str> {
+        let after_open = page.split('<').skip(1);
+        after_open.map(|text| text.split([' ', '>', '/', '\n']).next().unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn the_page_has_all_sections_charts_and_numbers() {
+        let page = page(&findings());
+        for id in ["done", "risk", "classes", "sweep", "losses", "leakage", "costs", "manifest", "notes"] {
+            assert!(page.contains(&format!("<h2 id=\"{id}\">")), "{id}");
+        }
+        for chart in ["risk", "classes", "sweep", "losses"] {
+            for layout in ["wide", "narrow"] {
+                assert_eq!(page.matches(&format!("<title id=\"{chart}-{layout}-title\">")).count(), 1, "{chart}");
+            }
+        }
+        assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\"").count());
+        for text in [
+            "1,000\u{a0}rows",
+            "3.1\u{a0}%",
+            "epsilon 0.5",
+            "k = 25",
+            "6.00\u{a0}MiB",
+            "1.1</span>",
+            "Signed by both servers",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_from_outside_is_markup_and_nothing_is_loaded() {
+        let page = page(&findings());
+        assert!(!tags(&page).contains(&"script") && !page.contains("alert('x')"));
+        // Once in the title, once in the heading, and wherever the column is named.
+        assert!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;").count() > 8);
+        assert!(!page.contains(HOSTILE));
+        for outside in ["http:", "https:", "src=", "@import", "url(\"", "url(h", "<iframe", "<object", "<form"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn elements_are_closed_and_ids_are_unique() {
+        let page = page(&findings());
+        for element in
+            ["section", "table", "tr", "td", "svg", "details", "figure", "text", "div", "p", "ul", "li", "dl"]
+        {
+            let opened = tags(&page).iter().filter(|tag| **tag == element).count();
+            assert_eq!(opened, page.matches(&format!("</{element}>")).count(), "{element}");
+        }
+        let mut ids: Vec<&str> =
+            page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap_or_default()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all);
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let mut findings = findings();
+        (findings.sweep, findings.utility, findings.manifest) = (Vec::new(), Vec::new(), None);
+        (findings.notes, findings.population) = (Vec::new(), None);
+        let page = page(&findings);
+        assert!(page.contains("No other k was tried") && page.contains("No column could be measured"));
+        assert!(page.contains("None was given") && !page.contains("id=\"notes\""));
+        assert!(!page.contains("population"), "risks of a population without one");
+        assert_eq!(page.matches("<svg").count(), 4);
+    }
+
+    #[test]
+    fn findings_survive_json() {
+        let findings = findings();
+        let json = serde_json::to_string(&findings).unwrap();
+        let back: Findings = serde_json::from_str(&json).unwrap();
+        assert_eq!(back, findings);
+        assert_eq!(page(&back), page(&findings));
+    }
+}

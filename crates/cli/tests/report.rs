@@ -1,0 +1,350 @@
+//! `veil report` between real processes: what it says is what the owner computes from the clear tables.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A column that a page must not run.
+const HOSTILE: &str = "<script>alert(1)</script>";
+const DECLARATION: &str = r#"
+[table]
+name = "people"
+[column.id]
+kind = "clear"
+type = "Int64"
+[column.name]
+kind = "text"
+max_length = 12
+[column.age]
+kind = "integer"
+range = [0, 120]
+identifier = true
+[column."<script>alert(1)</script>"]
+kind = "integer"
+range = [0, 5000]
+identifier = true
+[column.illness]
+kind = "category"
+hierarchy = "illness.csv"
+identifier = true
+[column.visits]
+kind = "integer"
+range = [0, 50]
+[column.cost]
+kind = "integer"
+range = [0, 1000]
+public_range = true
+"#;
+const ILLNESSES: [[&str; 3]; 5] = [
+    ["asthma", "lungs", "*"],
+    ["bronchitis", "lungs", "*"],
+    ["angina", "heart", "*"],
+    ["infarct", "heart", "*"],
+    ["arrhythmia", "heart", "*"],
+];
+const ROWS: usize = 60;
+const ANON: &str = r#"COPY (SELECT id, age, "<script>alert(1)</script>", illness, visits, dp_laplace(cost, 0.5) AS cost, suppressed
+    FROM k_anonymize(people, k => 5, quasi => (age, "<script>alert(1)</script>", illness), rounds => 3, suppress => 0.2, seed => 3))
+    TO 'anon.veil.parquet'"#;
+const QUASI: [&str; 3] = ["age", HOSTILE, "illness"];
+
+fn people() -> String {
+    let line = |id: usize| {
+        let group = id / 7;
+        let (age, wage, illness) = (20 + 7 * group + id % 3, 1000 + 30 * group * group + 3 * id, (id * id + group) % 5);
+        format!("{id},person {id},{age},{wage},{},{},{}\n", ILLNESSES[illness][0], id % 9, id * 10)
+    };
+    format!("id,name,age,{HOSTILE},illness,visits,cost\n{}", (0..ROWS).map(line).collect::<String>())
+}
+
+/// A folder with keys, an encrypted table, and an anonymised one.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::write(place.at("people.csv"), people()).unwrap();
+        fs::write(place.at("people.toml"), DECLARATION).unwrap();
+        fs::write(place.at("illness.csv"), ILLNESSES.map(|path| path.join(",")).join("\n")).unwrap();
+        place.succeed(&["keygen", "-o", "keys", "-q"]);
+        let encrypt = ["encrypt", "people.csv", "--declare", "people.toml", "--keys", "keys/owner.keys", "-q"];
+        place.succeed(&[&encrypt[..], &["-o", "people.veil.parquet"]].concat());
+        let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+        place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", ANON]].concat());
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_veil"));
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    #[track_caller]
+    fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        error
+    }
+
+    #[track_caller]
+    fn fail(&self, arguments: &[&str], status: i32) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Starts a server and waits for its line, which ends in its address.
+    fn start(&self, arguments: &[&str]) -> Server {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim_end().rsplit_once(" listens on ").map(|(_, url)| url.to_owned());
+        Server { child, url: url.unwrap_or_else(|| panic!("{arguments:?} did not start")) }
+    }
+
+    /// The rows of the anonymised table that the owner reads, by their id.
+    fn published(&self) -> HashMap<usize, HashMap<String, String>> {
+        self.succeed(&["decrypt", "anon.veil.parquet", "--keys", "keys/owner.keys", "-o", "anon.csv", "-q"]);
+        rows(&self.read("anon.csv"))
+    }
+
+    fn findings(&self) -> Value {
+        serde_json::from_str(&self.read("report.json")).unwrap()
+    }
+}
+
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn rows(csv: &str) -> HashMap<usize, HashMap<String, String>> {
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let row = |line: &str| {
+        let row: HashMap<String, String> =
+            names.iter().zip(line.split(',')).map(|(name, value)| ((*name).to_owned(), value.to_owned())).collect();
+        (row["id"].parse().unwrap(), row)
+    };
+    lines.map(row).collect()
+}
+
+/// How many classes there are of every size.
+fn class_sizes(rows: &HashMap<usize, HashMap<String, String>>) -> BTreeMap<u64, u64> {
+    let mut classes: HashMap<Vec<&str>, u64> = HashMap::new();
+    for row in rows.values() {
+        *classes.entry(QUASI.map(|name| row[name].as_str()).to_vec()).or_default() += 1;
+    }
+    let mut sizes = BTreeMap::new();
+    classes.into_values().for_each(|size| *sizes.entry(size).or_default() += 1);
+    sizes
+}
+
+fn measure(list: &Value, name: &str, column: Option<&str>) -> f64 {
+    let found = list.as_array().unwrap().iter().find(|one| one["measure"] == name && one["column"].as_str() == column);
+    found.unwrap_or_else(|| panic!("{name} of {column:?}"))["value"].as_f64().unwrap()
+}
+
+const REPORT: [&str; 6] =
+    ["report", "anon.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys"];
+const EMBEDDED: [&str; 2] = ["--embedded-p2", "keys/p2.keys"];
+
+/// A key holder with a policy, an engine, a recipient with a manifest: the report is right about all of it.
+#[test]
+fn what_it_says_is_what_the_owner_computes() {
+    let place = Place::new();
+    place.succeed(&["recipient", "keygen", "-o", "alice"]);
+    let (public, recipient) = (place.read("keys/owner.pub"), place.read("alice/recipient.pub"));
+    let key = recipient.split_whitespace().find(|word| word.starts_with("x25519:")).unwrap();
+    let policy = format!(
+        "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"people\"\ncolumns = [\"age\", \"illness\"]\n",
+        public.split_whitespace().nth(1).unwrap()
+    );
+    fs::write(place.at("policy.toml"), policy).unwrap();
+    place.succeed(&["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", "policy.signed"]);
+    let p2 =
+        ["p2", "--keys", "keys/p2.keys", "--policy", "policy.signed", "--state", "state", "--listen", "127.0.0.1:0"];
+    let p2 = place.start(&p2);
+    let p1 = ["serve", "--keys", "keys/p1.keys", "--p2", &p2.url, "--listen", "127.0.0.1:0"];
+    let p1 = place.start(&[&p1[..], &["--table", "anon=anon.veil.parquet"]].concat());
+    let fetch = ["fetch", "--from", &p1.url, "--key", "alice/recipient.key", "--owner", "keys/owner.pub", "-q"];
+    place.succeed(&[&fetch[..], &["--sql", "SELECT age, illness, suppressed FROM anon", "-o", "out.csv"]].concat());
+
+    let more =
+        ["--p2", &p2.url, "--population", "900", "--manifest", "out.manifest.json", "--title", "North & <South>"];
+    let told = place.succeed(&[&REPORT[..], &more, &["-o", "report.html", "--json", "report.json"]].concat());
+    assert!(told.contains("risk(original): 60 rows") && told.contains("Wrote report.html"), "{told}");
+    let found = place.findings();
+    assert_eq!(found["title"], "North & <South>");
+    assert_eq!((&found["embedded"], &found["quasi"]), (&Value::Bool(false), &serde_json::json!(QUASI)));
+
+    // Risk and class sizes, counted in clear.
+    let (original, published) = (rows(&people()), place.published());
+    assert!(published.len() < ROWS, "nobody is suppressed");
+    for (when, table) in [("before", &original), ("after", &published)] {
+        let sizes = class_sizes(table);
+        let listed: Vec<Value> =
+            sizes.iter().map(|(size, classes)| serde_json::json!({"size": size, "classes": classes})).collect();
+        assert_eq!(found["class_sizes"][when], Value::Array(listed), "{when}");
+        let risk = &found["risk"][when];
+        let (smallest, classes) = (*sizes.keys().next().unwrap(), sizes.values().sum::<u64>());
+        let below = |k: u64| sizes.range(..k).map(|(size, classes)| size * classes).sum::<u64>() as f64;
+        let rows = table.len() as f64;
+        for (name, expected) in [
+            ("rows", rows),
+            ("suppressed_rows", (ROWS - table.len()) as f64),
+            ("smallest_class", smallest as f64),
+            ("prosecutor_max", 1.0 / smallest as f64),
+            ("prosecutor_average", classes as f64 / rows),
+            ("share_below_2", below(2) / rows),
+            ("share_below_5", below(5) / rows),
+        ] {
+            assert!((measure(risk, name, None) - expected).abs() < 1e-9, "{name} {when}");
+        }
+    }
+    // Losses: suppressed rows count as the mean, and as the root.
+    for name in [QUASI[0], QUASI[1]] {
+        let value = |row: &HashMap<String, String>| row[name].parse::<f64>().unwrap();
+        let mean = original.values().map(value).sum::<f64>() / ROWS as f64;
+        let error = |id: usize| (value(&original[&id]) - published.get(&id).map_or(mean, value)).powi(2);
+        let variation: f64 = original.values().map(|row| (value(row) - mean).powi(2)).sum();
+        let expected = 100.0 * (0..ROWS).map(error).sum::<f64>() / variation;
+        // Numbers are compared on a grid of 2^15 steps.
+        assert!((measure(&found["utility"], "information_loss", Some(name)) - expected).abs() < 0.1, "{name}");
+    }
+    let level = |label: &str| (0..3).find(|level| ILLNESSES.iter().any(|path| path[*level] == label)).unwrap();
+    let levels: usize = (0..ROWS).map(|id| published.get(&id).map_or(2, |row| level(&row["illness"]))).sum();
+    let expected = levels as f64 / (2 * ROWS) as f64;
+    assert!((measure(&found["utility"], "precision_loss", Some("illness")) - expected).abs() < 1e-9);
+
+    // What was done, what was learned, what it cost, and the papers.
+    let treatment = |name: &str| {
+        let columns = found["columns"].as_array().unwrap();
+        columns.iter().find(|column| column["name"] == name).unwrap()["treatment"].as_str().unwrap().to_owned()
+    };
+    let told = ["id", "age", HOSTILE, "visits", "cost", "suppressed", "name"].map(treatment);
+    assert_eq!(told, ["clear", "k_anonymised", "k_anonymised", "unchanged", "noised", "flag", "dropped"]);
+    let runs = found["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 5);
+    assert!(
+        runs.iter().all(|run| run["rounds"].as_u64() > Some(5) && run["bytes_sent"].as_u64() > Some(1000)),
+        "{runs:?}"
+    );
+    let leakage = found["leakage"].as_array().unwrap();
+    assert!(leakage.iter().all(|learned| learned["p1"].as_str().unwrap().contains("classes")), "{leakage:?}");
+    assert_eq!(leakage.iter().map(|learned| learned["from"].as_array().unwrap().len()).sum::<usize>(), 5);
+    assert_eq!(
+        (&found["manifest"]["refused"], &found["manifest"]["manifest"]["recipient"]),
+        (&Value::Null, &"alice".into())
+    );
+
+    let page = place.read("report.html");
+    for chart in ["risk", "classes", "losses"] {
+        assert!(
+            page.contains(&format!("id=\"{chart}-wide-title\"")) && page.contains(&format!("{chart}-narrow")),
+            "{chart}"
+        );
+    }
+    let smallest = *class_sizes(&published).keys().next().unwrap();
+    for text in [
+        format!("No row can be told from fewer than {} others", smallest - 1),
+        format!("fell from 100\u{a0}% to {:.0}\u{a0}%", 100.0 / smallest as f64),
+        "<title>North &amp; &lt;South&gt;</title>".to_owned(),
+        "&lt;script&gt;alert(1)&lt;/script&gt;".to_owned(),
+        "Signed by both servers".to_owned(),
+        "epsilon 0.5".to_owned(),
+        "No other k was tried".to_owned(),
+    ] {
+        assert!(page.contains(&text), "{text}");
+    }
+    assert!(
+        !page.contains("<script") && !page.contains("person 1") && !page.contains("http:"),
+        "the page is not closed"
+    );
+
+    // A manifest that somebody changed is shown, and said to be wrong.
+    let forged = place.read("out.manifest.json").replace("\"recipient\": \"alice\"", "\"recipient\": \"mallory\"");
+    assert!(forged.contains("mallory"));
+    fs::write(place.at("forged.json"), forged).unwrap();
+    let more =
+        ["--p2", &p2.url, "--manifest", "forged.json", "-o", "report.html", "--json", "report.json", "--force", "-q"];
+    assert_eq!(place.succeed(&[&REPORT[..], &more].concat()), "");
+    assert!(place.findings()["manifest"]["refused"].as_str().unwrap().contains("signature"));
+    let page = place.read("report.html");
+    assert!(page.contains("Do not believe this manifest") && page.contains("The manifest must not be believed"));
+}
+
+#[test]
+fn a_sweep_is_drawn_and_its_cost_is_said_before() {
+    let place = Place::new();
+    let more = ["--sweep", "12,3", "--sweep-rounds", "2", "-o", "report.html", "--json", "report.json"];
+    let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more].concat());
+    let before = told.find("anonymises the table 2 times").expect("says what it costs");
+    assert!(before < told.find("k_anonymize, k = 12").unwrap(), "{told}");
+    let found = place.findings();
+    let points = found["sweep"].as_array().unwrap();
+    let value = |at: usize, name: &str| {
+        let measures = points[at]["measures"].as_array().unwrap();
+        measures.iter().find(|pair| pair[0] == name).unwrap()[1].as_f64().unwrap()
+    };
+    assert_eq!(points.iter().map(|point| point["k"].as_u64().unwrap()).collect::<Vec<_>>(), [3, 12]);
+    assert!(value(0, "smallest_class") >= 3.0 && value(1, "smallest_class") >= 12.0);
+    assert!(value(0, "information_loss") < value(1, "information_loss"));
+    assert!(found["leakage"].to_string().contains("sweep(original): k_anonymize"));
+    let page = place.read("report.html");
+    assert!(page.contains("id=\"sweep-wide-title\"") && page.contains(">k = 12</text>") && page.contains("this table"));
+    assert!(page.contains("which protects nothing"), "both parties were one process");
+}
+
+#[test]
+fn nothing_is_overwritten_and_wrong_questions_are_refused() {
+    let place = Place::new();
+    fs::write(place.at("there.html"), "mine").unwrap();
+    fn ask<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&REPORT[..], &EMBEDDED, &["-q"], more].concat()
+    }
+    for outputs in [["-o", "there.html", "--json", "new.json"], ["-o", "new.html", "--json", "there.html"]] {
+        assert!(place.fail(&ask(&outputs), 1).contains("there.html"));
+    }
+    assert_eq!(place.read("there.html"), "mine");
+    let refused = place.fail(&ask(&["--quasi", "height", "-o", "new.html"]), 1);
+    assert!(refused.contains("risk(anonymised): ") && refused.contains("height"), "{refused}");
+    fs::write(place.at("no.json"), "{}").unwrap();
+    assert!(place.fail(&ask(&["--manifest", "no.json", "-o", "new.html"]), 1).contains("no.json"));
+    assert!(!place.at("new.html").exists() && !place.at("new.json").exists());
+    // Wrong usage.
+    assert!(place.fail(&[&REPORT[..], &["-o", "new.html"]].concat(), 2).contains("--p2"));
+    place.fail(&ask(&["--sweep", "1,5", "-o", "new.html"]), 2);
+    place.fail(&ask(&["--sweep-rounds", "3", "-o", "new.html"]), 2);
+    let absent =
+        ["report", "absent.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-o", "new.html"];
+    assert!(place.fail(&[&absent[..], &EMBEDDED].concat(), 1).contains("absent.parquet: "));
+}
