@@ -18,7 +18,6 @@ mod policy;
 mod progress;
 mod recipient;
 mod release_server;
-mod sample;
 mod serve;
 mod server;
 mod sql;
