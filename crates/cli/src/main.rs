@@ -19,7 +19,6 @@ mod progress;
 mod recipient;
 mod release_server;
 mod report;
-mod sample;
 mod serve;
 mod server;
 mod sql;

@@ -193,13 +193,18 @@ fn functions(context: &SessionContext) -> (Vec<String>, Vec<String>) {
 }
 
 /// In capitals, unless the user writes small letters.
+/// Whether a name would be read as a word of SQL.
+pub(crate) fn is_keyword(name: &str) -> bool {
+    KEYWORDS.iter().any(|word| word.eq_ignore_ascii_case(name))
+}
+
 fn keywords(prefix: &str) -> impl Iterator<Item = String> {
     let small = prefix.chars().any(char::is_lowercase);
     KEYWORDS.into_iter().map(move |word| if small { word.to_lowercase() } else { word.to_owned() })
 }
 
 /// A name as SQL wants it: in quotes unless it is plain.
-fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_');
     match plain && !name.starts_with(|letter: char| letter.is_ascii_digit()) {
         true => name.to_owned(),

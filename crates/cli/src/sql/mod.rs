@@ -10,7 +10,7 @@
 //! ```
 
 mod commands;
-mod completion;
+pub(crate) mod completion;
 pub(crate) mod copy_target;
 pub(crate) mod engine;
 mod interrupts;

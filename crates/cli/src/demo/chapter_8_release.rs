@@ -1,0 +1,158 @@
+//! The owner allows, P2 insists, and alice alone reads.
+
+use std::fs;
+
+use indicatif::HumanCount;
+use veil_privacy::SpentEpsilon;
+use veil_release::{OwnerPublic, SignedManifest};
+
+use super::chapter_6_k_anonymize::Anonymised;
+use super::parties::{P2_COMMAND, P2_POLICY, Parties};
+use super::table::Table;
+use super::{Failure, Scene, broken, dataset};
+
+/// What alice may spend of all releases together.
+const BUDGET: f64 = 3.0;
+
+/// What alice got.
+pub(super) struct Released {
+    pub(super) rows: Table,
+    /// The manifest of her file.
+    pub(super) manifest: String,
+    /// Her query.
+    pub(super) sql: String,
+    /// What she may still spend.
+    pub(super) left: f64,
+}
+
+pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonymised) -> Result<Released, Failure> {
+    scene.story.chapter("The owner allows it, and it is released to alice")?;
+    scene.story.say("alice makes her own key. The owner says who may receive what, and signs it:")?;
+    scene.command(&["recipient", "keygen", "-o", "alice/"])?;
+    let policy = policy(scene)?;
+    fs::write(scene.at("policy.toml"), &policy)?;
+    scene.story.pause()?;
+    scene.story.quote(&policy)?;
+    let sign = ["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", "policy.signed"];
+    scene.command(&sign)?;
+    fs::copy(scene.at("policy.signed"), scene.at("p2/policy.signed"))?;
+    scene.story.pause()?;
+    scene.story.say("P2 is stopped and started again with it; P1 finds it by itself:")?;
+    scene.story.command("p2", &[&P2_COMMAND[..], &P2_POLICY].concat())?;
+    parties.restart_p2()?;
+
+    scene.story.pause()?;
+    scene.story.say("alice tries to get more than she may:")?;
+    let data = &scene.data;
+    let name = data.names.first().or(data.untouched.first()).cloned();
+    let raw = format!("SELECT {} FROM study", dataset::listed(&data.quasi));
+    let mark = parties.mark()?;
+    for sql in name.map(|name| format!("SELECT {} FROM study", dataset::quoted(&name))).iter().chain([&raw]) {
+        let refused = fetch(scene, parties, sql, "alice/more.csv")?;
+        if refused.code == Some(0) {
+            return Err(broken("P2 released what the policy does not allow"));
+        }
+        scene.story.printed(&refused.said)?;
+    }
+    scene.story.pause()?;
+    scene.story.say("And what she may:")?;
+    let data = &scene.data;
+    let columns = data.quasi.iter().map(|name| dataset::quoted(name)).chain(data.noise().map(|(call, _)| call));
+    let sql = format!("SELECT {}\nFROM anon", dataset::in_lines(columns.chain(["suppressed".to_owned()])));
+    let file = format!("alice/{}.csv", data.table);
+    let ran = fetch(scene, parties, &sql, &file)?.succeeded()?;
+    scene.story.printed(&ran.said)?;
+    let cost = parties.since(&mark)?;
+
+    let rows = Table::read(&scene.at(&file), usize::MAX)?.0;
+    scene.story.table(&rows.head(&rows.names, 3))?;
+    let manifest = format!("alice/{}.manifest.json", scene.data.table);
+    verify(scene, &manifest)?;
+    compare(scene, &rows, anonymised)?;
+    scene.story.pause()?;
+    scene.story.seen("P1 saw", "what was refused and granted, and how many rows the smallest class has; it sealed its masks to alice, and no value")?;
+    scene.story.seen(
+        "P2 saw",
+        "values behind masks, and classes of what it sealed, which it counted itself before it opened anything",
+    )?;
+    scene.story.seen(
+        "alice got",
+        &format!("{} rows, in classes of at least {}", HumanCount(rows.rows.len() as u64), scene.k),
+    )?;
+    scene.story.cost(&cost)?;
+    let left = BUDGET - scene.data.noise().map_or(0.0, |(_, epsilon)| epsilon);
+    Ok(Released { rows, manifest, sql, left })
+}
+
+/// What the owner allows.
+fn policy(scene: &Scene) -> Result<String, Failure> {
+    let read =
+        |name: &str| fs::read_to_string(scene.at(name)).map_err(|error| format!("{}: {error}", scene.shown(name)));
+    let owner: OwnerPublic = read("keys/owner.pub")?.parse()?;
+    let public = read("alice/recipient.pub")?;
+    let key = public.split_whitespace().find(|word| word.starts_with("x25519:")).unwrap_or_default();
+    let data = &scene.data;
+    let text = |name: &String| serde_json::Value::from(name.as_str()).to_string();
+    let names = |names: &mut dyn Iterator<Item = &String>| dataset::in_lines(&mut names.map(text));
+    let columns = names(&mut data.quasi.iter().chain(&data.noised));
+    let mut policy = format!(
+        "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = {}\ncolumns = [{columns}]\n\
+         min_k = {}\nk_columns = [{}]\n",
+        owner.key_set,
+        text(&data.table),
+        scene.k,
+        names(&mut data.quasi.iter())
+    );
+    if let Some(noised) = &data.noised {
+        policy += &format!("epsilon = {{ {} = {BUDGET:.1} }}\n", text(noised));
+    }
+    Ok(policy)
+}
+
+/// `veil fetch`, as alice.
+fn fetch(scene: &mut Scene, parties: &Parties, sql: &str, file: &str) -> Result<super::commands::Ran, Failure> {
+    let from = parties.calls.url();
+    let who = ["--key", "alice/recipient.key", "--owner", "keys/owner.pub", "--token-file", "alice/token"];
+    let words = [&["fetch", "--from", &from, "--sql", sql][..], &who, &["-o", file]].concat();
+    scene.story.command("", &words)?;
+    scene.program.run(&words)
+}
+
+/// What both servers signed, with the epsilon that was spent.
+fn verify(scene: &mut Scene, manifest: &str) -> Result<(), Failure> {
+    let words = ["verify", manifest, "--owner", "keys/owner.pub"];
+    scene.story.command("", &words)?;
+    let ran = scene.program.run(&words)?.succeeded()?;
+    let kept = ["recipient", "rows", "suppressed", "classes", "spent"];
+    let lines = ran.out.lines().filter(|line| kept.iter().any(|start| line.starts_with(&format!("{start:<11} "))));
+    scene.story.printed(&lines.collect::<Vec<_>>().join("\n"))?;
+    scene.story.printed(&format!("[..]\n{}", ran.said))?;
+    let signed = SignedManifest::parse(&fs::read(scene.at(manifest))?)?.manifest;
+    let spent = scene.data.noised.as_ref().and_then(|name| signed.spent.get(name)).copied().unwrap_or(0);
+    if let Some((name, (_, epsilon))) = scene.data.noised.clone().zip(scene.data.noise()) {
+        if spent != (epsilon * 1e6) as u64 {
+            return Err(broken(&format!(
+                "{epsilon} of epsilon was to be spent on {name}, and the manifest has another"
+            )));
+        }
+        let spent = SpentEpsilon::from_millionths(spent);
+        scene.story.say(&format!(
+            "Epsilon {spent} of {BUDGET} is spent on {name}, whose values were flipped now and then by P1 and again by P2: neither \
+             knows which are true. P2 keeps this in its ledger, and refuses what goes beyond."
+        ))?;
+    }
+    Ok(())
+}
+
+/// What alice reads against what the owner does, row by row in any order.
+fn compare(scene: &mut Scene, rows: &Table, anonymised: &Anonymised) -> Result<(), Failure> {
+    let sorted = |table: &Table| {
+        let mut values: Vec<Vec<String>> = table.rows.iter().map(|row| table.values(row, &scene.data.quasi)).collect();
+        values.sort();
+        values
+    };
+    match sorted(rows) == sorted(&anonymised.rows) {
+        true => scene.story.say("Her rows are those that the owner decrypts, all of them, and no others."),
+        false => Err(broken("alice's rows are not those that the owner decrypts")),
+    }
+}

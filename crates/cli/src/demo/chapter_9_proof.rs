@@ -1,0 +1,158 @@
+//! Whether anybody saw too much; what is left; and what to do next.
+
+use std::fs;
+use std::path::Path;
+
+use indicatif::{HumanBytes, HumanCount};
+
+use super::canaries::Canaries;
+use super::chapter_5_mask::before_and_after;
+use super::chapter_6_k_anonymize::Anonymised;
+use super::chapter_8_release::Released;
+use super::parties::Parties;
+use super::story::seconds;
+use super::table::Table;
+use super::{Failure, Scene, broken, file_name, folder};
+use crate::Outcome;
+
+pub(super) fn tell(
+    scene: &mut Scene,
+    parties: Parties,
+    anonymised: &Anonymised,
+    released: &Released,
+    report: Option<&str>,
+) -> Outcome {
+    scene.story.chapter("Did anybody see too much?")?;
+    let canaries = Canaries::new(scene.data.canaries());
+    let wires = [("between P1 and P2", &parties.rounds), ("between callers and P1", &parties.calls)];
+    let mut places = Vec::new();
+    for (name, wire) in wires {
+        places.push((name.to_owned(), wire.passed().iter().sum::<u64>(), wire.heard().into_iter().next()));
+    }
+    // Their logs are complete once they have ended.
+    drop(parties);
+    for (party, what) in [("p1", "P1's folder: data, tables it made, log"), ("p2", "P2's folder: ledger, log")] {
+        let (bytes, found) = search(&scene.at(party), &canaries)?;
+        places.push((what.to_owned(), bytes, found));
+    }
+    let own = format!("{}.csv", scene.data.table);
+    let control = canaries.find(&fs::read(scene.at(&own))?).count();
+    if canaries.len() > 0 {
+        let words = HumanCount(canaries.len() as u64);
+        scene.story.say(&format!(
+            "{words} names, texts and labels stand in clear in the owner's {own}, {} times. They were searched for, byte by byte, in",
+            HumanCount(control as u64)
+        ))?;
+        let row = |(name, bytes, found): &(String, u64, Option<String>)| {
+            let found = found.as_ref().map_or_else(|| "none".to_owned(), |word| format!("`{word}`"));
+            vec![name.clone(), HumanBytes(*bytes).to_string(), found]
+        };
+        scene.story.table(&Table::new(&["where", "searched", "found"], places.iter().map(row).collect()))?;
+        if let Some((name, _, Some(word))) = places.iter().find(|(.., found)| found.is_some()) {
+            return Err(broken(&format!("`{word}` stands in clear {name}")));
+        }
+    }
+    let back = ["decrypt", &scene.encrypted(), "--keys", "keys/owner.keys", "-o", "back.csv"];
+    scene.command(&back)?;
+    compare(scene, &own)?;
+    scene.story.pause()?;
+    summary(scene, anonymised, released)?;
+    end(scene, released, report)
+}
+
+/// The first word that stands in a file of a folder, and how many bytes were looked at.
+fn search(folder: &Path, canaries: &Canaries) -> Result<(u64, Option<String>), Failure> {
+    let (mut bytes, mut found) = (0, None);
+    for (file, size) in folder::files(folder)? {
+        let content = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        bytes += size;
+        let word = canaries.find(&content).next();
+        found = found.or(word.map(|word| format!("{} in {}", String::from_utf8_lossy(word), file_name(&file))));
+    }
+    Ok((bytes, found))
+}
+
+/// Only the owner's keys bring the true values back.
+fn compare(scene: &mut Scene, own: &str) -> Outcome {
+    let (clear, back) = (fs::read(scene.at(own))?, fs::read(scene.at("back.csv"))?);
+    let rows = HumanCount(scene.data.rows() as u64);
+    if clear == back {
+        return scene
+            .story
+            .say(&format!("Only the owner's keys bring the true values back: {rows} rows came back to the byte."));
+    }
+    if scene.data.is_sample {
+        return Err(broken("the decrypted table is not the original one"));
+    }
+    let back = Table::read(&scene.at("back.csv"), usize::MAX)?.0;
+    let pairs = scene.data.clear.rows.iter().flatten().zip(back.rows.iter().flatten());
+    let spelled = HumanCount(pairs.filter(|(before, after)| before != after).count() as u64);
+    scene.story.say(&format!(
+        "Only the owner's keys bring the true values back: {rows} rows came back, {spelled} values spelled otherwise."
+    ))
+}
+
+/// The same people with the owner, with P1 and with alice.
+fn summary(scene: &mut Scene, anonymised: &Anonymised, released: &Released) -> Outcome {
+    let (names, quasi) = (scene.data.names.first().cloned(), scene.data.quasi.clone());
+    let mut shown = before_and_after(scene, &anonymised.rows, &quasi, &quasi);
+    if shown.rows.is_empty() {
+        return Ok(());
+    }
+    scene.story.say("What everybody has of the same people, in the end:")?;
+    let people = scene.data.people(shown.rows.len() / 2);
+    let classes = released.rows.by(&quasi);
+    let mut rows = Vec::new();
+    for (pair, person) in shown.rows.chunks_mut(2).zip(people) {
+        let [before, after] = pair else { continue };
+        let person = scene.data.clear.rows.get(person).map(|row| scene.data.clear.values(row, names.as_slice()));
+        if let Some(first) = before.first_mut() {
+            *first = "the owner".to_owned();
+        }
+        before.insert(1, person.and_then(|names| names.into_iter().next()).unwrap_or_default());
+        before.pop();
+        let mut engine = vec!["P1".to_owned()];
+        engine.extend(before.iter().skip(1).map(|_| "encrypted".to_owned()));
+        let class: Vec<String> = after.get(1..=quasi.len()).map(<[String]>::to_vec).unwrap_or_default();
+        let alike = classes.get(&class).map_or(0, Vec::len);
+        if let Some(first) = after.first_mut() {
+            *first = "alice".to_owned();
+        }
+        after.insert(1, if alike > 0 { format!("one of {alike}") } else { String::new() });
+        after.truncate(quasi.len() + 2);
+        rows.extend([before.clone(), engine, after.clone()]);
+    }
+    let mut columns = vec![String::new(), names.unwrap_or_else(|| "who".to_owned())];
+    columns.extend(quasi);
+    scene.story.table(&Table { names: columns, rows })
+}
+
+/// Where everything is, and commands to go on with.
+fn end(scene: &mut Scene, released: &Released, report: Option<&str>) -> Outcome {
+    let took = seconds(scene.started.elapsed());
+    scene.story.pause()?;
+    scene.story.say(&format!("All of it took {took}. It is in {}; about.txt says what is what.", scene.shown("")))?;
+    if let Some(report) = report {
+        scene.story.say(&format!("The report: {report}"))?;
+    }
+    scene.story.pause()?;
+    scene.story.say("What to try next, from the folder that you are in:")?;
+    let program = std::env::args().next().unwrap_or_else(|| "veil".to_owned());
+    let at = |name: &str| scene.shown(name);
+    let (encrypted, manifest, owner) = (at(&scene.encrypted()), at(&released.manifest), at("keys/owner.pub"));
+    let (p1_keys, p2_keys, alice) = (at("keys/p1.keys"), at("keys/p2.keys"), at("alice/recipient.key"));
+    let (policy, state) = (at("policy.signed"), at("p2/state"));
+    let from = format!("{}={encrypted}", scene.data.table);
+    let anon = format!("anon={}", at("p1/anon.veil.parquet"));
+    let (p1, p2) = ("http://127.0.0.1:7711", "http://127.0.0.1:7722");
+    let story = &mut scene.story;
+    story.typed(&program, "", &["inspect", &encrypted])?;
+    story.typed(&program, "", &["verify", &manifest, "--owner", &owner])?;
+    story.say("The engine's shell, with both servers in one process:")?;
+    story.typed(&program, "", &["sql", "--keys", &p1_keys, "--embedded-p2", &p2_keys, "--table", &from])?;
+    story.say(&format!("The three parties in a terminal each; of epsilon, alice has {} left:", released.left))?;
+    story.typed(&program, "P2", &["p2", "--keys", &p2_keys, "--policy", &policy, "--state", &state])?;
+    story.typed(&program, "P1", &["serve", "--keys", &p1_keys, "--p2", p2, "--table", &anon])?;
+    let fetch = ["fetch", "--from", p1, "--key", &alice, "--owner", &owner, "-o", "mine.csv", "--sql", &released.sql];
+    story.typed(&program, "alice", &fetch)
+}
