@@ -51,7 +51,8 @@ impl Server {
         let mut child = shell(folder, &format!("exec {script}")).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim_end().rsplit_once(" listens on ").unwrap_or_else(|| panic!("{script}: {line}")).1.to_owned();
+        let url =
+            line.trim_end().rsplit_once(" listens on ").unwrap_or_else(|| panic!("{script}: {line}")).1.to_owned();
         Self(child, url)
     }
 }

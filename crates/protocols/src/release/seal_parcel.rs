@@ -260,6 +260,7 @@ pub fn ask(parcel: Parcel, asker: &mut Asker<'_>) -> Result<((), Query<Outbound>
     let Parcel { permit, number, rows, columns, seed } = parcel;
     let count = |column: &Column| match column {
         Column::Cells(lanes) => lanes.iter().map(Vec::len).sum(),
+        Column::Dense(lanes) => lanes.iter().map(Vec::len).sum(),
         Column::Slots(lanes, _) => lanes.len() * rows,
     };
     let mut masks = Masks::for_many(seed, columns.iter().map(count).sum());
