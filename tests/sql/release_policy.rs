@@ -135,6 +135,21 @@ async fn values_without_noise_among_others_are_refused() {
                 "{sql}: {refused}"
             );
         }
+        // A recursion would take the type of its first part for all.
+        let recursion = |next: &str| {
+            format!(
+                "CREATE TABLE again AS WITH RECURSIVE t AS (SELECT one AS age, 1 AS n FROM {mode} UNION ALL SELECT {next}, t.n + 1 FROM t \
+                 CROSS JOIN {mode} s WHERE t.n < 2) SELECT age FROM t"
+            )
+        };
+        let refused = hospital.world.refusal(&recursion("s.raw")).await;
+        assert!(
+            refused.starts_with("column age of t is not encrypted alike in all rounds of the recursion"),
+            "{refused}"
+        );
+        hospital.world.run(&recursion("s.one")).await.unwrap();
+        hospital.released("SELECT age FROM again").await;
+        hospital.world.run("DROP TABLE again").await.unwrap();
         // The most that any value has is what all cost; noise on top of a mix is noise of all.
         for (sql, spent) in [
             (case("one", "two"), 2_000_000),
@@ -153,6 +168,9 @@ async fn values_without_noise_among_others_are_refused() {
         assert_eq!((column.epsilon, column.noise), (0, NoiseBy::Nobody));
     }
 }
+
+/// Seconds since 1970.
+type Clock = fn() -> u64;
 
 /// A P2 that is another one after its first answer of a protocol.
 struct Restarted {
@@ -189,9 +207,9 @@ impl Channel for Restarted {
 
 impl Hospital {
     /// P2 is started again in the middle of releases, with another policy or at another time.
-    async fn restart(&self, at: &'static str, before: (Policy, fn() -> u64), after: (Policy, fn() -> u64)) {
+    async fn restart(&self, at: &'static str, before: (Policy, Clock), after: (Policy, Clock)) {
         let owner = &self.world.owner;
-        let responder = |name: &str, (policy, now): (Policy, fn() -> u64)| {
+        let responder = |name: &str, (policy, now): (Policy, Clock)| {
             let ledger = Ledger::open(&self.world.at(&format!("{name}-{at}-{}", rand::random::<u64>()))).unwrap();
             let desk = ReleaseDesk::new(policy, ledger, owner.p2()).with_clock(now);
             let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
@@ -208,7 +226,7 @@ async fn a_changed_policy_ends_what_began_under_another() {
     let rules = "columns = [\"age\", \"zip\"]\nmin_k = 2\nk_columns = [\"zip\"]\n";
     let hospital = Hospital::new(924, 20, rules).await;
     let sql = "SELECT age, zip FROM patients UNION ALL SELECT age, zip FROM patients";
-    let now: fn() -> u64 = || 1_790_000_000;
+    let now: Clock = || 1_790_000_000;
     for (at, most) in [("apply", 1), ("check_classes", 1), ("seal_parcel", 2)] {
         let [same, again] = ["", ""].map(|words| hospital.policy(words, rules));
         hospital.restart(at, (same, now), (again, now)).await;
@@ -231,8 +249,8 @@ async fn what_ends_in_the_middle_of_a_release_ends_it() {
     let rules = "columns = [\"age\"]";
     let hospital = Hospital::new(925, 20, rules).await;
     // `date -u -d 2026-09-22 +%s`: the second after the last day.
-    let (before, last, end, next_day): (fn() -> u64, fn() -> u64, fn() -> u64, fn() -> u64) =
-        (|| 1_790_000_000, || 1_790_035_199, || 1_790_035_200, || 1_790_086_400);
+    let [before, last, end, next_day]: [Clock; 4] =
+        [|| 1_790_000_000, || 1_790_035_199, || 1_790_035_200, || 1_790_086_400];
     let ending = "expires = \"2026-09-21\"\n";
     for at in ["apply", "seal_parcel"] {
         let policy = |words: &str, more: &str| hospital.policy(words, &format!("{rules}{more}"));

@@ -229,6 +229,9 @@ fn three_processes_hand_anonymised_rows_to_a_recipient() {
 
     let papers = place.succeed(&["verify", "out.manifest.json", "--owner", "keys/owner.pub"]);
     assert!(papers.contains("alice"), "{papers}");
+    // The flag of suppressed rows is a column of the release, and not of the file.
+    let papers = place.succeed(&["verify", "out.manifest.json", "--owner", "keys/owner.pub", "--file", "out.csv"]);
+    assert!(papers.contains("out.csv has the columns of the release, and 24 rows"), "{papers}");
     let forged = place.read("out.manifest.json").replace("\"rows\": 24", "\"rows\": 23");
     place.write("forged.manifest.json", &forged);
     let refused = place.fail(&["verify", "forged.manifest.json", "--owner", "keys/owner.pub"]);

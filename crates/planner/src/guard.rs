@@ -9,7 +9,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionDefinition};
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Distinct, DmlStatement, Expr, ExprSchemable, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{Distinct, DmlStatement, Expr, ExprSchemable, LogicalPlan, RecursiveQuery, WriteOp};
 use datafusion::optimizer::AnalyzerRule;
 use veil_udfs::{CellUdf, EncryptedField};
 
@@ -71,6 +71,7 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
             );
         }
         LogicalPlan::Dml(write) if matches!(write.op, WriteOp::Insert(_) | WriteOp::Update) => check_write(write)?,
+        LogicalPlan::RecursiveQuery(query) => check_recursion(query)?,
         LogicalPlan::Distinct(Distinct::All(input)) => {
             for field in input.schema().fields() {
                 if let Some(column) = EncryptedField::of(field)? {
@@ -261,6 +262,23 @@ fn check_write(write: &DmlStatement) -> Result<()> {
                  takes the types of its query",
                 write.table_name,
                 to.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A recursion has the types of its first part, whatever its rows come from later.
+fn check_recursion(query: &RecursiveQuery) -> Result<()> {
+    let (first, next) = (query.static_term.schema(), query.recursive_term.schema());
+    let typed = |column: Option<EncryptedField>| column.map(|column| column.with_nullable(true));
+    for (first, next) in first.fields().iter().zip(next.fields()) {
+        if typed(EncryptedField::of(first)?) != typed(EncryptedField::of(next)?) {
+            return plan_err!(
+                "column {} of {} is not encrypted alike in all rounds of the recursion, with the same keys, range and noise: repeat only its own \
+                 rows, and add others with UNION ALL",
+                first.name(),
+                query.name
             );
         }
     }
