@@ -146,7 +146,8 @@ async fn parcels_of_slots_are_uniform_and_suppressed_rows_are_noise() {
     for (seed, value) in CHOSEN.into_iter().enumerate() {
         let mut parties = parties(1010 + seed as u64);
         for flag in [0, 1] {
-            let vectors = parties.constant(value, 2);
+            // The second is a lane of row keys: what P1 drew in clear.
+            let vectors = [parties.constant(value, 1).remove(0), Slots::clear(&[value; DEGREE])];
             let flags = parties.constant(flag, 2);
             let columns =
                 vectors.into_iter().zip(flags).map(|(lane, flag)| ParcelColumn::Slots(vec![lane], Some(flag)));

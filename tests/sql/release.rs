@@ -223,6 +223,15 @@ async fn computed_columns_arrive_rounded() {
     assert_eq!(texts(&found), texts(&expected));
 }
 
+/// How often a region stands in what P1 sealed.
+async fn region_in_sight(hospital: &Hospital, sql: &str) -> usize {
+    let sealed = hospital.world.run(&format!("SELECT * FROM release(({sql}), recipient => 'alice')")).await.unwrap();
+    let release: ReleaseId = sealed.column(0).as_string::<i32>().value(0).parse().unwrap();
+    let part = sealed.column(3).as_binary::<i64>().value(1);
+    let opened = hospital.alice.open(SEAL_INFO, &associated(release, Party::P1, 1), part).unwrap();
+    opened.windows(5).filter(|bytes| matches!(*bytes, b"north" | b"south")).count()
+}
+
 /// The recipient gets classes of k, suppressed rows stay out, and P2 has counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn anonymised_rows_arrive_without_suppressed_ones() {
@@ -247,10 +256,22 @@ k_columns = ["age", "illness"]"#;
     assert!(classes.required == 4 && classes.passed && classes.smallest >= Some(4), "{classes:?}");
     assert_eq!(received.manifest.manifest.suppressed, Some(received.suppressed));
 
+    assert_eq!(
+        region_in_sight(&hospital, "SELECT * FROM anon").await,
+        0,
+        "clear columns are under the keys of their rows"
+    );
+    hospital.allow(EVERYTHING).await;
+    assert!(region_in_sight(&hospital, "SELECT age, region FROM patients").await > 0);
+    hospital.allow(rules).await;
+
     let (nobody, received) = hospital.released("SELECT * FROM anon WHERE region = 'west'").await;
     assert_eq!((nobody.num_rows(), nobody.num_columns(), received.manifest.manifest.parcels), (0, 5, 0));
     let lost = hospital.refused("SELECT age, illness, cost, region FROM anon").await;
     assert!(lost.starts_with("some rows of age are suppressed, and the column that tells which is missing"), "{lost}");
+    let long = "SELECT age, illness, suppressed, repeat(region, 1000) AS region FROM anon";
+    let long = hospital.refused(long).await;
+    assert!(long.starts_with("column region: clear values of 5") && long.contains("4092 are the most"), "{long}");
     let other = "CREATE TABLE other AS SELECT * FROM k_anonymize((SELECT cost, region FROM patients WHERE cost IS NOT NULL), k => 4, quasi => (cost), \
                  rounds => 1, suppress => 0.2, centres => 3, seed => 5)";
     hospital.world.run(other).await.unwrap();

@@ -13,8 +13,10 @@ use veil_keys::{DecryptedColumn, KeyError, RecipientKey, quotient};
 use veil_owner::suppressed::without_suppressed;
 use veil_protocols::release::masks::{Masks, Modulus};
 use veil_release::{
-    Digest, MaskedWords, PARCEL_ROWS, ParcelDigests, Party, ReleaseId, SEAL_INFO, SeenValues, WORD, associated, word_of,
+    Digest, MaskedWords, PARCEL_ROWS, ParcelDigests, Party, ROW_KEY_LANES, ReleaseError, ReleaseId, RowKey, SEAL_INFO,
+    SeenValues, WORD, associated, word_of,
 };
+use veil_slots::PLAIN_MODULUS;
 
 use crate::RecipientError;
 use crate::columns::Columns;
@@ -108,10 +110,26 @@ fn decode(
         divided.map_err(|source| RecipientError::Column { number, column: name(columns, place), source })?;
         messages.push(Some(opened));
     }
+    let keys = seen.hidden.as_ref().map(|hidden| {
+        let (modulus, words) = masked.next()?;
+        Some((hidden, row_keys(&mut masks, modulus, words, rows)?))
+    });
     if masked.next().is_some() {
         return Err(RecipientError::NoRelease(format!("parcel {number} has more columns than the header")));
     }
-    empty_suppressed(columns, &mut messages, rows);
+    let kept = empty_suppressed(columns, &mut messages, rows);
+    let hidden = match keys {
+        None => None,
+        Some(None) => return Err(RecipientError::NoRelease(format!("parcel {number} has no keys for its rows"))),
+        Some(Some((hidden, keys))) => {
+            let opened = hidden.open(&keys, |row| kept.as_ref().is_none_or(|kept| kept.is_valid(row)));
+            let unreadable =
+                |why: ReleaseError| RecipientError::Unreadable { number, party: Party::P1, why: why.to_string() };
+            let opened = opened.map_err(unreadable)?;
+            empty_nulls(&opened, &mut messages);
+            Some(opened)
+        }
+    };
 
     let (mut arrays, mut types): (Vec<ArrayRef>, Vec<DataType>) = (Vec::new(), Vec::new());
     for (place, (codec, messages)) in columns.codecs.iter().zip(messages).enumerate() {
@@ -121,7 +139,12 @@ fn decode(
                 column: name(columns, place),
                 source,
             })?,
-            _ => seen_column(seen, "clear", place).cloned().ok_or_else(|| at(place, "its values are missing"))?,
+            _ => {
+                let name = format!("clear.{place}");
+                let hidden = hidden.as_ref().and_then(|hidden| hidden.column_by_name(&name));
+                let clear = hidden.or_else(|| seen.batch.column_by_name(&name));
+                clear.cloned().ok_or_else(|| at(place, "its values are missing"))?
+            }
         };
         types.push(array.data_type().clone());
         arrays.push(array);
@@ -200,10 +223,32 @@ fn divide(column: &mut DecryptedColumn, places: u8, divisors: Option<&ArrayRef>,
     Ok(())
 }
 
-/// Rows with a flag hold noise in all other columns, which no column could decode: they become NULL.
-fn empty_suppressed(columns: &Columns, messages: &mut [Option<DecryptedColumn>], rows: usize) {
+/// The keys of rows; those of suppressed rows are noise.
+fn row_keys(masks: &mut Masks, modulus: Modulus, words: &[[u8; WORD]], rows: usize) -> Option<Vec<RowKey>> {
+    let opened = unmasked(masks, modulus, words, (rows, ROW_KEY_LANES, 0), None)?;
+    let number = |message: i64| message.rem_euclid(PLAIN_MODULUS as i64) as u64;
+    Some(opened.messages.as_chunks::<ROW_KEY_LANES>().0.iter().map(|key| key.map(number)).collect())
+}
+
+/// NULLs that were hidden with their rows.
+fn empty_nulls(hidden: &RecordBatch, messages: &mut [Option<DecryptedColumn>]) {
+    for (place, column) in messages.iter_mut().enumerate() {
+        let present = hidden.column_by_name(&format!("present.{place}")).and_then(|column| column.as_boolean_opt());
+        let (Some(column), Some(present)) = (column, present) else { continue };
+        let present = truths(present);
+        for (row, lanes) in column.messages.chunks_exact_mut(column.lanes.max(1)).enumerate() {
+            if present.is_null(row) {
+                lanes.fill(0);
+            }
+        }
+        column.nulls = NullBuffer::union(column.nulls.as_ref(), Some(&present)).filter(|nulls| nulls.null_count() > 0);
+    }
+}
+
+/// Rows with a flag hold noise in all other columns, which no column could decode: they become NULL. Which rows are kept, if not all.
+fn empty_suppressed(columns: &Columns, messages: &mut [Option<DecryptedColumn>], rows: usize) -> Option<NullBuffer> {
     if columns.flags.is_empty() {
-        return;
+        return None;
     }
     let mut keep = vec![true; rows];
     for place in &columns.flags {
@@ -218,7 +263,7 @@ fn empty_suppressed(columns: &Columns, messages: &mut [Option<DecryptedColumn>],
     }
     let kept = NullBuffer::from(keep);
     if kept.null_count() == 0 {
-        return;
+        return None;
     }
     for (place, column) in messages.iter_mut().enumerate() {
         let Some(column) = column.as_mut().filter(|_| !columns.flags.contains(&place)) else { continue };
@@ -229,4 +274,5 @@ fn empty_suppressed(columns: &Columns, messages: &mut [Option<DecryptedColumn>],
         }
         column.nulls = NullBuffer::union(column.nulls.as_ref(), Some(&kept));
     }
+    Some(kept)
 }

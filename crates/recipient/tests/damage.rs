@@ -12,7 +12,10 @@ use rand::rngs::StdRng;
 use support::{House, Plan, Row, table};
 use veil_keys::{OwnerKeys, RecipientKey};
 use veil_recipient::{Opener, RecipientError};
-use veil_release::{MANIFEST_CONTEXT, OwnerPublic, Party, ReleaseError, ReleaseId, SignedManifest};
+use veil_release::{
+    HiddenRows, MANIFEST_CONTEXT, OwnerPublic, Party, ReleaseError, ReleaseId, SEAL_INFO, SeenValues, SignedManifest,
+    associated, seal_to,
+};
 
 const ID: ReleaseId = ReleaseId([9; 16]);
 
@@ -182,4 +185,19 @@ async fn a_manifest_must_be_signed_and_about_this() {
         let error = with(&forged, Some(owner)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("the manifest has another {what} than what came")), "{what}: {error}");
     }
+}
+
+/// Who can seal to alice cannot make her program take hidden rows without keys.
+#[tokio::test]
+async fn hidden_rows_need_their_keys() {
+    let (house, mut rows) = example().await;
+    let bound = associated(ID, Party::P1, 1);
+    let part = rows[1].2.take().unwrap();
+    let seen = SeenValues::parse(&house.alice.open(SEAL_INFO, &bound, &part).unwrap()).unwrap();
+    let hidden = HiddenRows::seal(&seen.batch, &[[1, 2, 3], [4, 5, 6]]).unwrap();
+    let forged = SeenValues { hidden: Some(hidden), ..seen }.to_bytes().unwrap();
+    let mut rng = StdRng::seed_from_u64(2);
+    rows[1].2 = Some(seal_to(&house.alice.public(), SEAL_INFO, &bound, &forged, &mut rng).unwrap());
+    let error = outcome(Opener::new(house.alice.clone()), rows).unwrap_err().to_string();
+    assert!(error.contains("parcel 1 has no keys for its rows"), "{error}");
 }

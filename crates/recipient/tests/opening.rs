@@ -4,15 +4,17 @@
 
 mod support;
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{Decimal128Type, Int64Type};
 use support::{CSV, Form, House, Plan};
 use veil_cells::{CellType, JointNoise, Mechanism};
 use veil_owner::decrypt_batch;
 use veil_protocols::ProtocolError;
+use veil_protocols::release::masks::Masks;
 use veil_recipient::{Opener, Received, RecipientError};
-use veil_release::ReleaseId;
+use veil_release::{MaskedValues, Party, ROW_KEY_LANES, ReleaseId, SEAL_INFO, SeenValues, associated};
+use veil_slots::plain;
 
 fn open(house: &House, sealed: &RecordBatch) -> Result<(RecordBatch, Received), RecipientError> {
     let mut opener = Opener::new(house.alice.clone()).with_owner(house.owner.public());
@@ -93,16 +95,63 @@ async fn suppressed_rows_come_as_noise_and_are_left_out() {
     let house = House::new("");
     let batch = house.encrypted(CSV);
     let flag = vec![false, true, false, true, true, false];
-    let plan = Plan { form: Form::Slots, flag: Some(flag.clone()), ..Plan::new(&batch) };
-    let sealed = house.release(plan).await.unwrap();
-    let (clear, received) = open(&house, &sealed).unwrap();
     let keep: BooleanArray = flag.iter().map(|flag| Some(!flag)).collect();
     let expected = filter_record_batch(&decrypt_batch(&house.owner, &batch).unwrap(), &keep).unwrap();
-    assert_eq!(clear.columns(), expected.columns());
-    assert_eq!((received.rows, received.suppressed), (3, 3));
-    assert!(clear.schema().field_with_name("suppressed").is_err());
-    // The servers know no number of them, and the manifest has all rows.
-    assert_eq!(received.manifest.manifest.rows, 6);
+    // With what P1 sees under the rows' keys, and as servers did it that knew no such keys.
+    for (run, id) in [(1, [9; 16]), (0, [8; 16])] {
+        let plan = Plan { form: Form::Slots, flag: Some(flag.clone()), run, id: ReleaseId(id), ..Plan::new(&batch) };
+        let sealed = house.release(plan).await.unwrap();
+        let (clear, received) = open(&house, &sealed).unwrap();
+        assert_eq!(clear.columns(), expected.columns());
+        assert_eq!((received.rows, received.suppressed), (3, 3));
+        assert!(clear.schema().field_with_name("suppressed").is_err());
+        // The servers know no number of them, and the manifest has all rows.
+        assert_eq!(received.manifest.manifest.rows, 6);
+    }
+}
+
+/// Another program than ours, with alice's key and all that came: it reads clear columns and NULLs of the rows that were released, and of no others.
+#[tokio::test]
+async fn clear_columns_of_suppressed_rows_are_not_readable() {
+    let house = House::new("");
+    let batch = house.encrypted(CSV);
+    let flag = vec![false, true, false, true, true, false];
+    let plan = Plan { form: Form::Slots, flag: Some(flag.clone()), parcel_rows: 6, ..Plan::new(&batch) };
+    let sealed = house.release(plan).await.unwrap();
+    let part = |column: usize, party: Party| {
+        let part = sealed.column(column).as_binary::<i64>().value(1);
+        house.alice.open(SEAL_INFO, &associated(ReleaseId([9; 16]), party, 1), part).unwrap()
+    };
+    let (from_p2, from_p1) = (part(1, Party::P2), part(2, Party::P1));
+    for region in ["north", "south", "west", "east"] {
+        assert!(!from_p1.windows(region.len()).any(|bytes| bytes == region.as_bytes()), "{region}");
+    }
+    let (values, seen) = (MaskedValues::parse(&from_p2).unwrap(), SeenValues::parse(&from_p1).unwrap());
+    assert_eq!(seen.batch.num_columns(), 0, "nothing is in sight");
+    let mut masks = Masks::new(*seen.seed);
+    let mut keys = vec![[0; ROW_KEY_LANES]; 6];
+    for (modulus, words) in &values.columns {
+        // Those of the last column are the keys.
+        let opened: Vec<u64> = words.iter().map(|word| plain::sub(*word, masks.next(*modulus))).collect();
+        if opened.len() == 6 * ROW_KEY_LANES {
+            keys.iter_mut()
+                .enumerate()
+                .for_each(|(row, key)| *key = std::array::from_fn(|lane| opened[6 * lane + row]));
+        }
+    }
+    let hidden = seen.hidden.unwrap();
+    let truth = batch.column_by_name("region").unwrap().as_string::<i32>();
+    let place = batch.schema().index_of("region").unwrap();
+    for (row, is_suppressed) in flag.into_iter().enumerate() {
+        let opened = hidden.open(&keys, |other| other == row);
+        let region = opened.as_ref().ok().and_then(|opened| opened.column_by_name(&format!("clear.{place}")));
+        let same = region.is_some_and(|region| {
+            let region = region.as_string::<i32>();
+            region.is_valid(row) == truth.is_valid(row)
+                && (!truth.is_valid(row) || region.value(row) == truth.value(row))
+        });
+        assert_eq!(same, !is_suppressed, "row {row}: {opened:?}");
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, SEAL_INFO
 use crate::permit::{Permit, PermittedColumn, Receipt};
 use crate::{
     Application, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest, MinK,
-    Party, Policy, RecipientPublicKey, Refusal, ReleaseError, seal_to,
+    Party, Policy, ROW_KEY_LANES, RecipientPublicKey, Refusal, ReleaseError, hides_rows, seal_to,
 };
 
 /// How long a permit is good for.
@@ -172,6 +172,14 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             let (shown, permitted) = self.column(&column.name, &column.content, holder)?;
             header.push(shown);
             columns.extend(permitted);
+        }
+        let types = application.columns.iter().filter_map(|column| match &column.content {
+            Content::Encrypted { cell_type, .. } => Some(cell_type),
+            Content::Clear { .. } => None,
+        });
+        if hides_rows(types) {
+            // Keys of rows, which those of suppressed rows are not to reach the recipient.
+            columns.push(PermittedColumn { lanes: ROW_KEY_LANES, noise: Vec::new() });
         }
         let header = Header::new(application.release, application.recipient.clone(), header);
         let header = Zeroizing::new(header.to_bytes().map_err(|error| malformed(&error))?);

@@ -18,6 +18,7 @@
 //!  manifest        what a release was, for the recipient to keep
 //!  attestation     the servers' signatures under a manifest
 //!  parcel          what the recipient gets, in its two parts
+//!  hidden_rows     what the engine sees of rows that may be suppressed, each under a key
 //!  permit, desk    how the key holder decides, spends, adds noise, seals and signs
 //! ```
 
@@ -26,6 +27,7 @@ mod attestation;
 mod desk;
 mod error;
 mod grant;
+mod hidden_rows;
 mod journal;
 mod ledger;
 mod manifest;
@@ -47,6 +49,7 @@ pub use attestation::{
 pub use desk::{DeskKeys, ReleaseDesk, Terms, Unsigned};
 pub use error::ReleaseError;
 pub use grant::{Grant, MinK, Refusal, Spend};
+pub use hidden_rows::{HiddenRows, ROW_KEY_LANES, RowKey, hides_rows};
 pub use ledger::{LEDGER_FILE, Ledger, LedgerError};
 pub use manifest::{
     ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests, moment_now,

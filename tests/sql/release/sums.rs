@@ -3,18 +3,27 @@
 use super::*;
 
 impl Hospital {
-    /// Releases a table as it is, and compares.
+    /// Releases a table as it is, and compares; the parts of a table come in any order.
     async fn arrives(&self, table: &str) -> (RecordBatch, Received) {
         let sql = format!("SELECT * FROM {table}");
         let expected = self.world.reveal(&sql).await.unwrap();
         let (found, received) = self.released(&sql).await;
-        assert_eq!(texts(&found), texts(&expected));
+        assert_eq!(rows(&found), rows(&expected));
         (found, received)
     }
 
     async fn create(&self, sql: &str) {
         self.world.run(sql).await.unwrap();
     }
+}
+
+/// Rows as texts with the names of their columns, sorted.
+fn rows(batch: &RecordBatch) -> Vec<Vec<(String, String)>> {
+    let columns = texts(batch);
+    let row = |row: usize| columns.iter().map(|(name, texts)| (name.clone(), texts[row].clone())).collect();
+    let mut rows: Vec<Vec<(String, String)>> = (0..batch.num_rows()).map(row).collect();
+    rows.sort();
+    rows
 }
 
 /// Beside clear columns, with groups of many rows, of a few, of one, and of none that has a value.

@@ -11,7 +11,7 @@ use veil_cells::{
 };
 use veil_protocols::lift::MAX_WIDTH;
 use veil_protocols::release::seal_parcel::MAX_LANES;
-use veil_release::{AskedColumn, Content};
+use veil_release::{AskedColumn, Content, ROW_KEY_LANES};
 use veil_udfs::EncryptedField;
 
 /// The result: a release, a part's number, and what P2 and P1 sealed; at the end the manifest.
@@ -148,6 +148,7 @@ impl Columns {
             }
         }
         let lanes: usize = encrypted.iter().map(|(_, column)| column.cell_type.cell_lanes().total()).sum();
+        let lanes = lanes + flag.map_or(0, |_| ROW_KEY_LANES);
         if lanes > MAX_LANES {
             return plan_err!(
                 "the release would have {lanes} lanes, and {MAX_LANES} fit a parcel: release long texts and deep categories one after the other"

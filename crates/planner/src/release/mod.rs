@@ -36,8 +36,9 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
         "Relations",
         "The rows of a relation, sealed to a recipient: P2 holds the request against the owner's policy, insists on k where the policy does, adds \
          its noise to columns that await it, and seals values behind masks; the engine seals the masks. What comes out is a table of sealed \
-         parts, a row for every 8192 rows, with a signed manifest at the end. The recipient's program opens it; suppressed rows stay out. Neither \
-         server sees a row. Every call is a release of its own, and spends its epsilon.",
+         parts, a row for every 8192 rows (fewer if they are sums), with a signed manifest at the end. The recipient's program opens it; suppressed rows \
+         stay out. Neither server sees a row. Sums and averages of many rows are released like other numbers, an average as a sum and the number of its \
+         rows; not if they are of values that await P2's noise, and not beside rows that may be suppressed. Every call is a release of its own, and spends its epsilon.",
         "release(relation, recipient => 'alice')",
         "SELECT * FROM release(anon, recipient => 'alice');",
         &[

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use rand::CryptoRng;
 use veil_cells::{Cell, CellArray, CellError, CellView, KeyId, Kind, Nulls, POLYNOMIAL_SIZE};
 use veil_protocols::choose::Categories;
 use veil_protocols::lift::{MAX_WIDTH, lift_column};
@@ -11,7 +12,8 @@ use veil_protocols::redraw::{redraw_bits, redraw_categories};
 use veil_protocols::release::seal_parcel::{Column, DenseSample, most_rows};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{ProtocolError, Session};
-use veil_slots::{L1, Sample, Slots, plain};
+use veil_release::{ROW_KEY_LANES, RowKey};
+use veil_slots::{DEGREE, L1, Offset, Sample, Slots, plain};
 
 use super::columns::EncryptedColumn;
 
@@ -69,7 +71,21 @@ pub(super) async fn flags(
     column: &EncryptedColumn,
     cells: &ArrayRef,
 ) -> Result<Vec<Slots<L1>>, ProtocolError> {
-    lift_column(session, CellArray::try_new(cells)?, 0, column.cell_type.width.bits()).await
+    let mut vectors = lift_column(session, CellArray::try_new(cells)?, 0, column.cell_type.width.bits()).await?;
+    // Rows of which nothing tells are not to be published.
+    if let Some(nulls) = cells.nulls().filter(|nulls| nulls.null_count() > 0) {
+        let is_null: Vec<u64> = nulls.iter().map(|is_valid| u64::from(!is_valid)).collect();
+        vectors.iter_mut().zip(is_null.chunks(DEGREE)).for_each(|(flags, nulls)| flags.add_clear(&Offset::new(nulls)));
+    }
+    Ok(vectors)
+}
+
+/// Keys of rows, one for each, and as a column of a parcel: those of suppressed rows reach the recipient as noise.
+pub(super) fn row_keys(rows: usize, suppressed: &Slots<L1>, rng: &mut impl CryptoRng) -> (Vec<RowKey>, Column) {
+    let keys: Vec<RowKey> = (0..rows).map(|_| std::array::from_fn(|_| plain::uniform(rng))).collect();
+    let lane = |lane: usize| Slots::clear(&keys.iter().map(|key| key[lane]).collect::<Vec<u64>>());
+    let lanes = (0..ROW_KEY_LANES).map(lane).collect();
+    (keys, Column::Slots(lanes, Some(suppressed.clone())))
 }
 
 /// What the cells of a column are made of.

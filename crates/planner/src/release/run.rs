@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array};
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, LargeBinaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array,
+};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DataFusionError, plan_err};
@@ -21,7 +23,7 @@ use veil_protocols::release::seal_parcel::{Column, Parcel, seal_parcels};
 use veil_protocols::release::{Admission, ClassSizes, SealedParcel};
 use veil_protocols::{ProtocolError, Session, catalog};
 use veil_release::{
-    Application, Attestation, Attester, ClassCheck, Digest, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest,
+    Application, Attestation, Attester, ClassCheck, Digest, HiddenRows, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest,
     ManifestColumn, NoiseBy, PARCEL_ROWS, ParcelDigests, Party, ReleaseError, ReleaseId, SEAL_INFO, SeenValues,
     SignedManifest, Terms, Unsigned, associated, moment_now, seal_to,
 };
@@ -29,7 +31,7 @@ use veil_udfs::VeilOptions;
 use zeroize::Zeroizing;
 
 use super::columns::{Columns, schema};
-use super::parcels::{flags, parcel_rows, prepare};
+use super::parcels::{flags, parcel_rows, prepare, row_keys};
 use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
@@ -264,11 +266,11 @@ impl Run {
             Some((column, cells)) => flags(&session, column, cells).await.map_err(protocol)?.pop(),
             None => None,
         };
-        let (mut columns, mut seen): (Vec<_>, Vec<(Field, ArrayRef)>) = (Vec::new(), Vec::new());
+        let (mut columns, mut seen, mut hidden) = (Vec::new(), Seen::default(), Seen::default());
         for (place, (field, array)) in self.columns.fields.iter().zip(rows.columns()).enumerate() {
             let Some((_, column)) = self.columns.encrypted.iter().find(|(other, _)| *other == place) else {
-                let clear = Field::new(format!("clear.{place}"), field.data_type().clone(), true);
-                seen.push((clear, array.clone()));
+                let to = if suppressed.is_some() { &mut hidden } else { &mut seen };
+                to.push((Field::new(format!("clear.{place}"), field.data_type().clone(), true), array.clone()));
                 continue;
             };
             // The flag itself must arrive as it is.
@@ -276,8 +278,16 @@ impl Run {
             let prepared = prepare(&session, column, array, suppressed).await.map_err(protocol)?;
             underway.lifted |= matches!(prepared.column, Column::Slots(..));
             columns.push(prepared.column);
-            if let Some(present) = prepared.present {
-                seen.push((Field::new(format!("present.{place}"), DataType::Boolean, false), Arc::new(present)));
+            let present = Field::new(format!("present.{place}"), DataType::Boolean, false);
+            match (prepared.present, suppressed.is_some()) {
+                (Some(is_present), false) => seen.push((present, Arc::new(is_present))),
+                (None, false) => {}
+                // Whether there are any NULLs is not told either.
+                (is_present, true) if field.is_nullable() => {
+                    let is_present = is_present.unwrap_or_else(|| BooleanArray::from(vec![true; rows.num_rows()]));
+                    hidden.push((present, Arc::new(is_present)));
+                }
+                (_, true) => {}
             }
             if let Some(divisors) = prepared.divisors {
                 seen.push((Field::new(format!("divisor.{place}"), DataType::UInt32, false), Arc::new(divisors)));
@@ -286,15 +296,21 @@ impl Run {
         let number = underway.parcels + 1;
         let mut rng = session.randomness().fork();
         let seed = Zeroizing::new(session.randomness().seed());
+        let hidden = match &suppressed {
+            None => None,
+            Some(suppressed) => {
+                let (keys, column) = row_keys(rows.num_rows(), suppressed, &mut rng);
+                columns.push(column);
+                Some(HiddenRows::seal(&batch_of(hidden, rows.num_rows())?, &keys).map_err(|error| self.named(error))?)
+            }
+        };
         let parcel = Parcel { permit: underway.permit.clone(), number, rows: rows.num_rows(), columns, seed: *seed };
         let mut sealed = seal_parcels(&session, vec![parcel]).await.map_err(protocol)?;
         let SealedParcel { sealed, receipt } = sealed.pop().ok_or_else(|| protocol(ProtocolError::Cancelled))?;
         let receipt = <[u8; 32]>::try_from(receipt)
             .map_err(|_| protocol(ProtocolError::Malformed("a receipt of P2 is cut".to_owned())))?;
-        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = seen.into_iter().unzip();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
-        let own = SeenValues { seed, batch }.to_bytes().map_err(external)?;
+        let batch = batch_of(seen, rows.num_rows())?;
+        let own = SeenValues { seed, batch, hidden }.to_bytes().map_err(external)?;
         let bound = associated(underway.id, Party::P1, number);
         let own = seal_to(&underway.terms.recipient_key, SEAL_INFO, &bound, &own, &mut rng).map_err(external)?;
         let digests = ParcelDigests { p1: Digest::of(&own), p2: Digest::of(&sealed) };
@@ -304,6 +320,15 @@ impl Run {
         self.record(&session);
         let part = self.part(underway, number, Some(&sealed), Some(&own), None)?;
         Ok(out.send(Ok(part)).await.ok())
+    }
+
+    /// An error about a column of P1's part, by the name that the column has in the query.
+    fn named(&self, error: ReleaseError) -> DataFusionError {
+        let ReleaseError::Column { column, why } = error else { return external(error) };
+        let place = column.split_once('.').and_then(|(_, place)| place.parse::<usize>().ok());
+        let field = place.and_then(|place| self.columns.fields.get(place));
+        let column = field.map_or(column, |field| field.name().clone());
+        external(ReleaseError::Column { column, why })
     }
 
     /// A row of the result.
@@ -406,6 +431,15 @@ impl Run {
             digests: underway.digests.clone(),
         }
     }
+}
+
+/// Columns that P1 sees.
+type Seen = Vec<(Field, ArrayRef)>;
+
+fn batch_of(seen: Seen, rows: usize) -> Result<RecordBatch> {
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = seen.into_iter().unzip();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?)
 }
 
 fn software() -> String {

@@ -28,9 +28,9 @@ use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_par
 use veil_protocols::{Channel, InProcess, Limits, ProtocolError, Randomness, Responder, Session};
 use veil_recipient::sealed_schema;
 use veil_release::{
-    Application, AskedColumn, Content, Digest, Ledger, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest, ManifestColumn,
-    NoiseBy, ParcelDigests, Party, Policy, ReleaseDesk, ReleaseId, SEAL_INFO, SeenValues, SignedManifest, Terms,
-    Unsigned, associated, seal_to,
+    Application, AskedColumn, Content, Digest, HiddenRows, Ledger, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest,
+    ManifestColumn, NoiseBy, ParcelDigests, Party, Policy, ROW_KEY_LANES, ReleaseDesk, ReleaseId, RowKey, SEAL_INFO,
+    SeenValues, SignedManifest, Terms, Unsigned, associated, seal_to,
 };
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, Sample, Sanitizer, Slots, plain};
 use zeroize::Zeroizing;
@@ -103,6 +103,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) parcel_rows: usize,
     /// Rows that are suppressed.
     pub(crate) flag: Option<Vec<bool>>,
+    /// The run that suppressed them; without one, what P1 sees of rows is not hidden.
+    pub(crate) run: u64,
     pub(crate) id: ReleaseId,
     pub(crate) change: fn(&str, &mut CellType),
     /// By the place of a column.
@@ -116,6 +118,7 @@ pub(crate) struct Ready {
     seed: [u8; 32],
     columns: Vec<Column>,
     seen: RecordBatch,
+    hidden: Option<HiddenRows>,
 }
 
 impl<'a> Plan<'a> {
@@ -125,6 +128,7 @@ impl<'a> Plan<'a> {
             form: Form::Cells,
             parcel_rows: 4,
             flag: None,
+            run: 1,
             id: ReleaseId([9; 16]),
             change: |_, _| {},
             divisors: BTreeMap::new(),
@@ -215,8 +219,20 @@ impl House {
             let batch = plan.batch.slice(first, plan.parcel_rows.min(plan.batch.num_rows() - first));
             let mut seed = [0; 32];
             rng.fill_bytes(&mut seed);
-            let columns = self.columns(plan, &batch, first, &mut rng);
-            Ready { seed, columns, seen: seen(plan, &batch, first) }
+            let hides = plan.flag.is_some() && plan.run != 0;
+            let keys: Vec<RowKey> = match hides {
+                true => (0..batch.num_rows()).map(|_| std::array::from_fn(|_| plain::uniform(&mut rng))).collect(),
+                false => Vec::new(),
+            };
+            let columns = self.columns(plan, &batch, first, &keys, &mut rng);
+            let seen = seen(plan, &batch, first);
+            match hides {
+                true => {
+                    let hidden = HiddenRows::seal(&seen, &keys).unwrap();
+                    Ready { seed, columns, seen: nothing(batch.num_rows()), hidden: Some(hidden) }
+                }
+                false => Ready { seed, columns, seen, hidden: None },
+            }
         };
         firsts.map(parcel).collect()
     }
@@ -231,11 +247,11 @@ impl House {
         let mut rows = vec![(0, Some(admitted.header), None, None)];
         let (mut digests, mut receipts) = (BTreeMap::new(), BTreeMap::new());
         let mut number = 1;
-        for Ready { seed, columns, seen } in parcels {
+        for Ready { seed, columns, seen, hidden } in parcels {
             let permit = admitted.permit.clone();
             let parcel = Parcel { permit, number, rows: seen.num_rows(), columns, seed };
             let sealed = seal_parcels(&self.session, vec![parcel]).await?.remove(0);
-            let seen = SeenValues { seed: Zeroizing::new(seed), batch: seen };
+            let seen = SeenValues { seed: Zeroizing::new(seed), batch: seen, hidden };
             let bound = associated(plan.id, Party::P1, number);
             let from_p1 =
                 seal_to(&terms.recipient_key, SEAL_INFO, &bound, &seen.to_bytes().unwrap(), &mut rng).unwrap();
@@ -270,7 +286,7 @@ impl House {
         if plan.flag.is_some() {
             let column = ColumnId::of(self.owner.key_id(), "t", "suppressed");
             let plain = CellType::new(Kind::Boolean, Width::of_range(0, 1).unwrap(), 1, self.owner.key_id(), column);
-            let cell_type = CellType { role: Role::Suppressed, ..plain };
+            let cell_type = CellType { role: Role::Suppressed, withheld: plan.run, ..plain };
             let content = Content::Encrypted { cell_type, sealed: None, constants: None, shape: None };
             columns.push(AskedColumn { name: "suppressed".to_owned(), content });
         }
@@ -299,7 +315,14 @@ impl House {
         self.owner.p2().slot().seal(&values, rng).expand().unwrap().raised()
     }
 
-    fn columns(&self, plan: &Plan<'_>, batch: &RecordBatch, from: usize, rng: &mut StdRng) -> Vec<Column> {
+    fn columns(
+        &self,
+        plan: &Plan<'_>,
+        batch: &RecordBatch,
+        from: usize,
+        keys: &[RowKey],
+        rng: &mut StdRng,
+    ) -> Vec<Column> {
         let flags = plan.flag.as_ref().map(|flag| {
             let flag = flag.iter().skip(from).take(batch.num_rows()).map(|flag| i64::from(*flag)).collect::<Vec<_>>();
             self.slots(flag.into_iter(), rng)
@@ -326,7 +349,10 @@ impl House {
                 }
             });
         }
+        let lane = |lane: usize| Slots::clear(&keys.iter().map(|key| key[lane]).collect::<Vec<u64>>());
+        let keyed = flags.clone().filter(|_| !keys.is_empty());
         columns.extend(flags.map(|flags| Column::Slots(vec![flags], None)));
+        columns.extend(keyed.map(|flags| Column::Slots((0..ROW_KEY_LANES).map(lane).collect(), Some(flags))));
         columns
     }
 
@@ -405,10 +431,15 @@ fn seen(plan: &Plan<'_>, batch: &RecordBatch, from: usize) -> RecordBatch {
         }
     }
     if columns.is_empty() {
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        return RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
+        return nothing(batch.num_rows());
     }
     RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// Rows without columns.
+fn nothing(rows: usize) -> RecordBatch {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap()
 }
 
 pub(crate) type Row = (u32, Option<Vec<u8>>, Option<Vec<u8>>, Option<String>);
