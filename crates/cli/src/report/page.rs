@@ -54,7 +54,7 @@ pub(super) fn page(findings: &Findings) -> String {
 const RISK: &str = "Each pair of bars compares the original, striped, with the anonymised table, solid: shorter is safer. \
     A person's risk is the chance that somebody who knows them, and knows that they are in the table, picks their row.";
 const CLASSES: &str = "Rows that look alike form a class, and only one in so many of its rows can be the right one. \
-    Each pair of bars is the share of rows in classes of that size: the further to the right they stand, the better people are hidden.";
+    Each pair of bars is the share of rows in classes of that size: the larger the classes, the better people are hidden.";
 const SWEEP: &str = "Each k asks for at least k rows alike. Points further down are safer, points further to the left are closer to \
     the original: choose the k after which risk falls little and loss grows much.";
 const LOSSES: &str = "Zero is the column as it was, 100\u{a0}% one value for all. Numbers and dates are measured by their squared errors, \
