@@ -340,6 +340,8 @@ fn nothing_is_overwritten_and_wrong_questions_are_refused() {
     fs::write(place.at("no.json"), "{}").unwrap();
     assert!(place.fail(&ask(&["--manifest", "no.json", "-o", "new.html"]), 1).contains("no.json"));
     assert!(!place.at("new.html").exists() && !place.at("new.json").exists());
+    assert!(place.fail(&ask(&["-o", "absent/new.html"]), 1).contains("there is no folder absent"));
+    assert!(place.fail(&ask(&["-o", "new.html", "--json", "new.html"]), 1).contains("two names"));
     // Wrong usage.
     assert!(place.fail(&[&REPORT[..], &["-o", "new.html"]].concat(), 2).contains("--p2"));
     place.fail(&ask(&["--sweep", "1,5", "-o", "new.html"]), 2);

@@ -13,7 +13,7 @@ use veil_owner::decrypt_batch;
 use veil_protocols::ProtocolError;
 use veil_protocols::release::masks::Masks;
 use veil_recipient::{Opener, Received, RecipientError};
-use veil_release::{MaskedValues, Party, ROW_KEY_LANES, ReleaseId, SEAL_INFO, SeenValues, associated};
+use veil_release::{word_of, MaskedWords, Party, ROW_KEY_LANES, ReleaseId, SEAL_INFO, SeenValues, associated};
 use veil_slots::plain;
 
 fn open(house: &House, sealed: &RecordBatch) -> Result<(RecordBatch, Received), RecipientError> {
@@ -126,13 +126,13 @@ async fn clear_columns_of_suppressed_rows_are_not_readable() {
     for region in ["north", "south", "west", "east"] {
         assert!(!from_p1.windows(region.len()).any(|bytes| bytes == region.as_bytes()), "{region}");
     }
-    let (values, seen) = (MaskedValues::parse(&from_p2).unwrap(), SeenValues::parse(&from_p1).unwrap());
+    let (values, seen) = (MaskedWords::parse(&from_p2).unwrap(), SeenValues::parse(&from_p1).unwrap());
     assert_eq!(seen.batch.num_columns(), 0, "nothing is in sight");
     let mut masks = Masks::new(*seen.seed);
     let mut keys = vec![[0; ROW_KEY_LANES]; 6];
     for (modulus, words) in &values.columns {
         // Those of the last column are the keys.
-        let opened: Vec<u64> = words.iter().map(|word| plain::sub(*word, masks.next(*modulus))).collect();
+        let opened: Vec<u64> = words.iter().map(|word| plain::sub(word_of(*word), masks.next(*modulus))).collect();
         if opened.len() == 6 * ROW_KEY_LANES {
             keys.iter_mut()
                 .enumerate()

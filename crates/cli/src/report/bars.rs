@@ -44,9 +44,17 @@ pub(super) fn draw(id: &str, layout: Layout, rows: &[Row], max: f64) -> Canvas {
     let ticks = ticks(max, if layout == Layout::Wide { 4 } else { 2 });
     let end = ticks.last().copied().unwrap_or(100.0).max(f64::MIN_POSITIVE);
     let width = layout.width() - left - VALUE;
+    let lines = |canvas: &mut Canvas, from: f64, to: f64| {
+        for tick in &ticks {
+            let x = left + width * tick / end;
+            canvas.line((x, from), (x, to), if *tick == 0.0 { "axis" } else { "grid" });
+        }
+    };
+    if layout == Layout::Wide {
+        lines(&mut canvas, top - 2.0, bottom - 4.0);
+    }
     for tick in &ticks {
         let x = left + width * tick / end;
-        canvas.line((x, top - 2.0), (x, bottom - 4.0), if *tick == 0.0 { "axis" } else { "grid" });
         let anchor = if left < 10.0 && *tick == 0.0 { Anchor::Start } else { Anchor::Middle };
         canvas.text(x, bottom + 14.0, anchor, "tick", &tick_label(*tick));
     }
@@ -61,6 +69,10 @@ pub(super) fn draw(id: &str, layout: Layout, rows: &[Row], max: f64) -> Canvas {
         };
         canvas.text(x, at, anchor, "label", &text);
         let mut at = y + above;
+        if layout == Layout::Narrow {
+            // Not through the labels.
+            lines(&mut canvas, at - 2.0, at + bars + 2.0);
+        }
         for (series, value) in &row.bars {
             let shown = value.unwrap_or(0.0).clamp(0.0, end);
             // What is there can be seen.

@@ -6,8 +6,9 @@
 //!  treatment   what types tell about each column
 //!  paper       the manifest of a release
 //!
-//!  page        the frame, tiles and sections                 verdict       the words at the top
-//!  sections    what was done, leakage, costs, manifest       words         numbers and escaped text
+//!  page        the frame and tiles                           verdict       the words at the top
+//!  charts      sections with charts                          words         numbers and escaped text
+//!  sections    what was done, leakage, costs, manifest       table         tables
 //!  svg         canvases, axes, ticks, labels that fit        bars          rows of one or two bars
 //!  before_after, histogram, trade_off, losses: one chart each
 //! ```
@@ -15,6 +16,7 @@
 mod ask;
 mod bars;
 mod before_after;
+mod charts;
 #[cfg(test)]
 mod example;
 mod findings;
@@ -114,9 +116,17 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let outputs = || [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten();
-    if let Some(file) = outputs().find(|file| file.exists() && !arguments.force) {
-        return Err(OwnerError::Exists(file.clone()).into());
+    // Before the work, and again when it is done.
+    for file in [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten() {
+        if file.exists() && !arguments.force {
+            return Err(OwnerError::Exists(file.clone()).into());
+        }
+        if !folder_of(file).is_dir() {
+            return Err(format!("{}: there is no folder {}", file.display(), folder_of(file).display()).into());
+        }
+    }
+    if arguments.json.as_ref() == Some(&arguments.output) {
+        return Err("the page and the findings cannot be one file: give -o and --json two names".into());
     }
     let manifest = match &arguments.manifest {
         Some(file) => Some(paper::read(file, &P1Keys::load(&arguments.keys)?)?),
@@ -148,8 +158,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 /// Writes a file, whole or not at all.
 fn write(path: &Path, text: &str, force: bool) -> Outcome {
     let io = |source| OwnerError::Io { file: path.to_owned(), source };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".veil-").tempfile_in(folder).map_err(io)?;
+    let mut file = tempfile::Builder::new().prefix(".veil-").tempfile_in(folder_of(path)).map_err(io)?;
     file.write_all(text.as_bytes()).map_err(io)?;
     file.as_file().sync_all().map_err(io)?;
     let put = if force { file.persist(path) } else { file.persist_noclobber(path) };
@@ -158,6 +167,10 @@ fn write(path: &Path, text: &str, force: bool) -> Outcome {
         _ => io(error.error),
     })?;
     Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The last part of a path, for people: folders are nobody else's business.

@@ -1,10 +1,9 @@
 //! The page: one HTML file that needs nothing else, from findings alone.
 
-use super::findings::{Findings, SweepPoint, of_column};
-use super::table::{Align, behind};
+use super::findings::{Findings, TableFile};
 use super::verdict::{Tone, verdict};
 use super::words::{bytes, count, counted, escape, listed, number, percent};
-use super::{before_after, histogram, losses, sections, trade_off};
+use super::{charts, sections};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -14,10 +13,10 @@ pub(super) fn page(findings: &Findings) -> String {
     let body: String = [
         head(findings),
         section("done", "What was done", &done_words(findings), &sections::done(findings)),
-        section("risk", "Risk, before and after", RISK, &risk(findings)),
-        section("classes", "How many look alike", CLASSES, &classes(findings)),
-        section("sweep", "Risk against loss", SWEEP, &sweep(findings)),
-        section("losses", "What each column lost", LOSSES, &lost(findings)),
+        section("risk", "Risk, before and after", RISK, &charts::risk(findings)),
+        section("classes", "How many look alike", CLASSES, &charts::classes(findings)),
+        section("sweep", "Risk against loss", SWEEP, &charts::sweep(findings)),
+        section("losses", "What each column lost", LOSSES, &charts::lost(findings)),
         section("leakage", "Who learned what", LEAKAGE, &sections::leakage(findings)),
         section("costs", "Rounds and bytes", COSTS, &sections::costs(findings)),
         section("manifest", "The manifest", MANIFEST, &manifest(findings)),
@@ -54,7 +53,7 @@ pub(super) fn page(findings: &Findings) -> String {
 const RISK: &str = "Each pair of bars compares the original, striped, with the anonymised table, solid: shorter is safer. \
     A person's risk is the chance that somebody who knows them, and knows that they are in the table, picks their row.";
 const CLASSES: &str = "Rows that look alike form a class, and only one in so many of its rows can be the right one. \
-    Each pair of bars is the share of rows in classes of that size: the further to the right they stand, the better people are hidden.";
+    Each pair of bars is the share of rows in classes of that size: the larger the classes, the better people are hidden.";
 const SWEEP: &str = "Each k asks for at least k rows alike. Points further down are safer, points further to the left are closer to \
     the original: choose the k after which risk falls little and loss grows much.";
 const LOSSES: &str = "Zero is the column as it was, 100\u{a0}% one value for all. Numbers and dates are measured by their squared errors, \
@@ -126,111 +125,14 @@ fn tiles(findings: &Findings) -> String {
 
 fn done_words(findings: &Findings) -> String {
     let (original, anonymised) = (&findings.original, &findings.anonymised);
-    let table = |name: &str, of: &super::findings::TableFile| {
-        format!("{name} has {} ({})", counted(of.rows, "row", "rows"), bytes(of.bytes))
-    };
+    let table =
+        |name: &str, of: &TableFile| format!("{name} has {} ({})", counted(of.rows, "row", "rows"), bytes(of.bytes));
     format!(
         "{}, {}. People are recognised by <b>{}</b>: these columns together are what risk is about.",
         table("The original", original),
         table("the anonymised table", anonymised),
         escape(&listed(&findings.quasi)),
     )
-}
-
-fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "not known".to_owned(), how)
-}
-
-fn risk(findings: &Findings) -> String {
-    let row = |(name, label, found): (&str, &str, super::findings::Both<Option<f64>>)| {
-        let meaning = findings.risk.after.iter().find(|of| of.measure == name).map_or("", |of| of.meaning.as_str());
-        vec![label.to_owned(), told(found.before, percent), told(found.after, percent), escape(meaning)]
-    };
-    let rows: Vec<Vec<String>> = before_after::shown(findings).map(row).collect();
-    let columns =
-        [("measure", Align::Text), ("before", Align::Number), ("after", Align::Number), ("meaning", Align::Text)];
-    let chart = before_after::chart(findings) + &behind("Risk before and after", &columns, &rows);
-    let row = |name: &String| {
-        let of = |measures| told(of_column(measures, "contribution", name), percent);
-        vec![format!("<b>{}</b>", escape(name)), of(&findings.risk.before), of(&findings.risk.after)]
-    };
-    let rows: Vec<Vec<String>> = findings.quasi.iter().map(row).collect();
-    let columns = [("column", Align::Text), ("before", Align::Number), ("after", Align::Number)];
-    let table = super::table::table("How much lower the average risk would be without each column", &columns, &rows);
-    format!("{chart}<details><summary>Which column makes people findable</summary>{table}</details>")
-}
-
-fn classes(findings: &Findings) -> String {
-    let row = |bin: histogram::Bin| {
-        let histogram::Bin { label, classes, share } = bin;
-        vec![label, count(classes.before), percent(share.before), count(classes.after), percent(share.after)]
-    };
-    let rows: Vec<Vec<String>> = histogram::bins(&findings.class_sizes).into_iter().map(row).collect();
-    let columns = [
-        ("rows alike", Align::Text),
-        ("classes before", Align::Number),
-        ("of the rows", Align::Number),
-        ("classes after", Align::Number),
-        ("of the rows after", Align::Number),
-    ];
-    histogram::chart(findings) + &behind("Classes by their size", &columns, &rows)
-}
-
-fn sweep(findings: &Findings) -> String {
-    if findings.sweep.is_empty() {
-        return r#"<p class="absent">No other k was tried. <code>--sweep 2,5,10,25,50</code> anonymises the original for each, which takes a while.</p>"#
-            .to_owned();
-    }
-    let chart = trade_off::curve(findings).map_or_else(String::new, |curve| trade_off::chart(&curve));
-    let row = |point: &SweepPoint| {
-        let share = |measure| told(point.value(measure), percent);
-        vec![
-            point.k.to_string(),
-            told(point.value("classes"), number),
-            told(point.value("smallest_class"), number),
-            share("prosecutor_max"),
-            share("prosecutor_average"),
-            told(point.value("information_loss"), |loss| percent(loss / 100.0)),
-            share("generalised_loss"),
-        ]
-    };
-    let rows: Vec<Vec<String>> = findings.sweep.iter().map(row).collect();
-    let columns = [
-        ("k", Align::Number),
-        ("classes", Align::Number),
-        ("smallest", Align::Number),
-        ("highest risk", Align::Number),
-        ("average risk", Align::Number),
-        ("lost in numbers", Align::Number),
-        ("in categories", Align::Number),
-    ];
-    chart + &behind("Risk and loss for each k", &columns, &rows)
-}
-
-fn lost(findings: &Findings) -> String {
-    let Some(chart) = losses::chart(findings) else {
-        return r#"<p class="absent">No column could be measured; the notes below say why.</p>"#.to_owned();
-    };
-    let row = |loss: &losses::Loss<'_>| {
-        vec![
-            format!("<b>{}</b>", escape(loss.column)),
-            escape(loss.kind),
-            percent(loss.percent / 100.0),
-            loss.measured.to_owned(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = losses::losses(findings).iter().map(row).collect();
-    let columns =
-        [("column", Align::Text), ("kind", Align::Short), ("loss", Align::Number), ("measured by", Align::Text)];
-    let drawn = behind("Loss of each column", &columns, &rows);
-    let row = |one: &super::findings::Measure| {
-        let of = one.column.as_deref().map_or_else(|| "whole table".to_owned(), escape);
-        vec![escape(&one.measure), of, told(one.value, number), escape(&one.meaning)]
-    };
-    let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
-    let columns = [("measure", Align::Text), ("of", Align::Short), ("value", Align::Number), ("meaning", Align::Text)];
-    let all = super::table::table("All measures of loss", &columns, &rows);
-    format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
 }
 
 fn manifest(findings: &Findings) -> String {

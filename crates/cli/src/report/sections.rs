@@ -2,7 +2,7 @@
 
 use super::findings::{ColumnFinding, Findings, Paper, RunCost, Treatment};
 use super::table::{Align, table};
-use super::words::{bytes, count, escape, listed, number};
+use super::words::{bytes, count, counted, escape, listed, number};
 use veil_privacy::SpentEpsilon;
 use veil_release::{Manifest, ManifestColumn, NoiseBy};
 
@@ -127,7 +127,7 @@ pub(super) fn manifest(paper: &Paper) -> String {
         };
         vec![format!("<b>{}</b>", escape(&of.name)), kind, spent, noise.to_owned()]
     };
-    let columns = [("column", Align::Text), ("kind", Align::Short), ("epsilon", Align::Number), ("noise", Align::Text)];
+    let columns = [("column", Align::Text), ("kind", Align::Short), ("epsilon", Align::Short), ("noise", Align::Short)];
     let rows: Vec<Vec<String>> = manifest.columns.iter().map(column).collect();
     let learned: String = manifest.leakage.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
     let learned = match learned.is_empty() {
@@ -157,7 +157,7 @@ fn facts(paper: &Paper) -> Vec<(&'static str, String)> {
         ("recipient", manifest.recipient.clone()),
         ("created", manifest.created.clone()),
         ("query", manifest.query.clone()),
-        ("rows", format!("{} in {} parcels", count(manifest.rows), count(manifest.parcels.into()))),
+        ("rows", format!("{} in {}", count(manifest.rows), counted(manifest.parcels.into(), "parcel", "parcels"))),
         ("held back", manifest.suppressed.map_or_else(|| "unknown to the servers".to_owned(), count)),
         ("classes", classes),
         ("epsilon spent", joined(spent)),

@@ -1,0 +1,106 @@
+//! The sections that are charts, each with the numbers behind it.
+
+use super::findings::{Both, Findings, Measure, SweepPoint, of_column};
+use super::table::{Align, behind, table};
+use super::words::{count, escape, number, percent};
+use super::{before_after, histogram, losses, trade_off};
+
+fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "not known".to_owned(), how)
+}
+
+/// Risk before and after, and what each column has to do with it.
+pub(super) fn risk(findings: &Findings) -> String {
+    let row = |(name, label, found): (&str, &str, Both<Option<f64>>)| {
+        let meaning = findings.risk.after.iter().find(|of| of.measure == name).map_or("", |of| of.meaning.as_str());
+        vec![label.to_owned(), told(found.before, percent), told(found.after, percent), escape(meaning)]
+    };
+    let rows: Vec<Vec<String>> = before_after::shown(findings).map(row).collect();
+    let columns =
+        [("measure", Align::Text), ("before", Align::Number), ("after", Align::Number), ("meaning", Align::Text)];
+    let chart = before_after::chart(findings) + &behind("Risk before and after", &columns, &rows);
+    let row = |name: &String| {
+        let of = |measures| told(of_column(measures, "contribution", name), percent);
+        vec![format!("<b>{}</b>", escape(name)), of(&findings.risk.before), of(&findings.risk.after)]
+    };
+    let rows: Vec<Vec<String>> = findings.quasi.iter().map(row).collect();
+    let columns = [("column", Align::Text), ("before", Align::Number), ("after", Align::Number)];
+    let table = table("How much lower the average risk would be without each column", &columns, &rows);
+    format!("{chart}<details><summary>Which column makes people findable</summary>{table}</details>")
+}
+
+/// Class sizes.
+pub(super) fn classes(findings: &Findings) -> String {
+    let row = |bin: histogram::Bin| {
+        let histogram::Bin { label, classes, share } = bin;
+        vec![label, count(classes.before), percent(share.before), count(classes.after), percent(share.after)]
+    };
+    let rows: Vec<Vec<String>> = histogram::bins(&findings.class_sizes).into_iter().map(row).collect();
+    let columns = [
+        ("rows alike", Align::Text),
+        ("classes before", Align::Number),
+        ("of the rows", Align::Number),
+        ("classes after", Align::Number),
+        ("of the rows after", Align::Number),
+    ];
+    histogram::chart(findings) + &behind("Classes by their size", &columns, &rows)
+}
+
+/// Risk against loss, or that nobody asked for it.
+pub(super) fn sweep(findings: &Findings) -> String {
+    if findings.sweep.is_empty() {
+        return r#"<p class="absent">No other k was tried. <code>--sweep 2,5,10,25,50</code> anonymises the original for each, which takes a while.</p>"#
+            .to_owned();
+    }
+    let chart = trade_off::curve(findings).map_or_else(String::new, |curve| trade_off::chart(&curve));
+    let row = |point: &SweepPoint| {
+        let share = |measure| told(point.value(measure), percent);
+        vec![
+            point.k.to_string(),
+            told(point.value("classes"), number),
+            told(point.value("smallest_class"), number),
+            share("prosecutor_max"),
+            share("prosecutor_average"),
+            told(point.value("information_loss"), |loss| percent(loss / 100.0)),
+            share("generalised_loss"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = findings.sweep.iter().map(row).collect();
+    let columns = [
+        ("k", Align::Number),
+        ("classes", Align::Number),
+        ("smallest", Align::Number),
+        ("highest risk", Align::Number),
+        ("average risk", Align::Number),
+        ("lost in numbers", Align::Number),
+        ("in categories", Align::Number),
+    ];
+    chart + &behind("Risk and loss for each k", &columns, &rows)
+}
+
+/// Losses of columns, or that none could be measured.
+pub(super) fn lost(findings: &Findings) -> String {
+    let Some(chart) = losses::chart(findings) else {
+        return r#"<p class="absent">No column could be measured; the notes below say why.</p>"#.to_owned();
+    };
+    let row = |loss: &losses::Loss<'_>| {
+        vec![
+            format!("<b>{}</b>", escape(loss.column)),
+            escape(loss.kind),
+            percent(loss.percent / 100.0),
+            loss.measured.to_owned(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = losses::losses(findings).iter().map(row).collect();
+    let columns =
+        [("column", Align::Text), ("kind", Align::Short), ("loss", Align::Number), ("measured by", Align::Text)];
+    let drawn = behind("Loss of each column", &columns, &rows);
+    let row = |one: &Measure| {
+        let of = one.column.as_deref().map_or_else(|| "whole table".to_owned(), escape);
+        vec![escape(&one.measure), of, told(one.value, number), escape(&one.meaning)]
+    };
+    let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
+    let columns = [("measure", Align::Text), ("of", Align::Short), ("value", Align::Number), ("meaning", Align::Text)];
+    let all = table("All measures of loss", &columns, &rows);
+    format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
+}
