@@ -55,7 +55,7 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
-    use veil_protocols::{Counters, Purpose};
+    use veil_protocols::Counters;
 
     use super::*;
 
@@ -66,10 +66,9 @@ mod tests {
         let before = Books::parse(&counters.prometheus());
         counters.record("multiply", 2, 100, 200, Duration::from_millis(1500));
         counters.record("count_classes", 1, 1, 1, Duration::ZERO);
-        counters.record_opened(Purpose::StopBit, 3);
-        let cost = Books::parse(&counters.prometheus()).since(&before, Duration::from_secs(2), 5, 7);
-        let named = |pairs: &[(String, u64)]| -> Vec<(String, u64)> { pairs.to_vec() };
-        assert_eq!(named(&cost.protocols), [("count classes".to_owned(), 1), ("multiply".to_owned(), 1)]);
+        let opened = counters.prometheus().replace("{purpose=\"stop_bit\"} 0", "{purpose=\"stop_bit\"} 3");
+        let cost = Books::parse(&opened).since(&before, Duration::from_secs(2), 5, 7);
+        assert_eq!(cost.protocols, [("count classes".to_owned(), 1), ("multiply".to_owned(), 1)]);
         assert_eq!(cost.opened, [("stop bit".to_owned(), 3)]);
         assert_eq!((cost.messages, cost.up, cost.down), (2, 5, 7));
     }

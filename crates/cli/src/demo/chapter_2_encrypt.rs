@@ -9,7 +9,7 @@ use super::{Failure, Scene};
 pub(super) fn tell(scene: &mut Scene) -> Result<OwnerKeys, Failure> {
     scene.story.chapter("The owner makes keys, encrypts, and hands out what may go")?;
     let folder = scene.shown("");
-    scene.story.say(&format!("Commands run in {folder} and can be typed there again."))?;
+    scene.story.say(&format!("Commands are shown as they run, in {folder}."))?;
     scene.command(&["keygen", "-o", "keys/"])?;
     let (data, declaration) = (format!("{}.csv", scene.data.table), format!("{}.toml", scene.data.table));
     let encrypted = scene.encrypted();

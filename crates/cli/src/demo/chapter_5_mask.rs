@@ -1,6 +1,6 @@
 //! Masks and noise, in SQL, on cells that stay encrypted.
 
-use super::chapter_1_data::PEOPLE;
+use super::followed::{before_and_after, follow};
 use super::parties::Parties;
 use super::table::Table;
 use super::{Scene, dataset};
@@ -25,14 +25,14 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Outcome {
     scene.command(&["decrypt", encrypted, "--keys", "keys/owner.keys", "-o", "masked.csv"])?;
     let masked = Table::read(&scene.at("masked.csv"), usize::MAX)?.0;
     scene.story.pause()?;
-    let shown = before_and_after(scene, &masked, &columns, &[]);
-    if !shown.rows.is_empty() {
+    let people = follow(&scene.data, &scene.data.clear, &masked, &[]);
+    if !people.is_empty() {
         let by = scene.data.untouched.join(" and ");
         scene.story.say(&format!(
             "The same people before and after, as the owner sees them. They are found again by {by}, which nothing was done to: \
              so could others, and masks alone are no anonymity."
         ))?;
-        scene.story.table(&shown)?;
+        scene.story.table(&before_and_after(&people, &scene.data.clear, &masked, &columns))?;
         scene.story.pause()?;
     }
     scene
@@ -55,35 +55,4 @@ fn statement(scene: &Scene) -> (String, Vec<String>) {
     let table = dataset::quoted(&data.table);
     let sql = format!("COPY (SELECT {}\n      FROM {table})\nTO 'masked.veil.parquet'", calls.join(",\n             "));
     (sql, changed)
-}
-
-/// Two rows for everyone whom the story follows: what the owner has, and what became of it, with how many rows are alike in some columns.
-pub(super) fn before_and_after(scene: &Scene, after: &Table, columns: &[String], alike: &[String]) -> Table {
-    let (data, found) = (&scene.data, after.by(&scene.data.untouched));
-    let classes = (data.clear.by(alike), after.by(alike));
-    let mut names = vec!["".to_owned()];
-    names.extend(columns.iter().cloned());
-    names.extend((!alike.is_empty()).then(|| "rows alike".to_owned()));
-    let mut rows = Vec::new();
-    for person in data.people(PEOPLE).into_iter().filter_map(|row| data.clear.rows.get(row)) {
-        let then = found.get(&data.clear.values(person, &data.untouched));
-        let then = then.and_then(|rows| rows.first()).and_then(|row| after.rows.get(*row));
-        let count = |classes: &std::collections::HashMap<Vec<String>, Vec<usize>>, values: &[String]| {
-            (!alike.is_empty()).then(|| classes.get(values).map_or(0, Vec::len).to_string())
-        };
-        let mut before = vec!["before".to_owned()];
-        before.extend(data.clear.values(person, columns));
-        before.extend(count(&classes.0, &data.clear.values(person, alike)));
-        rows.push(before);
-        let mut afterwards = vec!["after".to_owned()];
-        match then {
-            Some(row) => {
-                afterwards.extend(after.values(row, columns));
-                afterwards.extend(count(&classes.1, &after.values(row, alike)));
-            }
-            None => afterwards.push("suppressed".to_owned()),
-        }
-        rows.push(afterwards);
-    }
-    Table { names, rows }
 }

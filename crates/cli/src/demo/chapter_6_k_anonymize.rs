@@ -2,15 +2,17 @@
 
 use indicatif::HumanCount;
 
-use super::chapter_5_mask::before_and_after;
 use super::dataset::{self, STUDY};
+use super::followed::{before_and_after, follow};
 use super::parties::Parties;
 use super::table::Table;
 use super::{Failure, Scene, broken};
 
 /// What came of it, as the owner reads it.
 pub(super) struct Anonymised {
-    /// Rows that are left, in clear.
+    /// Those who took part, in clear.
+    pub(super) study: Table,
+    /// Rows that are left of them.
     pub(super) rows: Table,
     /// Rows that are suppressed.
     pub(super) suppressed: usize,
@@ -48,7 +50,11 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Result<Anonymise
     let cost = parties.since(&mark)?;
     let summary = "SELECT clusters, small_clusters, small_rows, suppressed_rows, classes FROM k_anonymize_summary()";
     let summary = Table::of(&parties.ask("Looking", summary)?)?;
-    scene.command(&["decrypt", "p1/anon.veil.parquet", "--keys", "keys/owner.keys", "-o", "anon.csv"])?;
+    for name in ["study", "anon"] {
+        let (encrypted, clear) = (format!("p1/{name}.veil.parquet"), format!("{name}.csv"));
+        scene.command(&["decrypt", &encrypted, "--keys", "keys/owner.keys", "-o", &clear])?;
+    }
+    let study_rows = Table::read(&scene.at("study.csv"), usize::MAX)?.0;
     let rows = Table::read(&scene.at("anon.csv"), usize::MAX)?.0;
     let classes = rows.by(&scene.data.quasi);
     let smallest = classes.values().map(Vec::len).min().unwrap_or(0);
@@ -62,18 +68,14 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Result<Anonymise
          dates became the mean of their class, categories the lowest heading that all of it have.",
         HumanCount(rows.rows.len() as u64)
     ))?;
-    let columns: Vec<String> = scene.data.names.iter().take(1).chain(&scene.data.quasi).cloned().collect();
-    let shown = before_and_after(scene, &rows, &columns, &scene.data.quasi);
-    if !shown.rows.is_empty() {
-        scene.story.table(&shown)?;
-        scene.story.pause()?;
-    }
+    tell_people(scene, &study_rows, &rows)?;
     let seen =
         |name: &str| summary.place(name).and_then(|at| summary.rows.last()?.get(at).cloned()).unwrap_or_default();
     scene.story.seen(
         "P1 saw",
         &format!(
-            "that {} of {} clusters were smaller than {k}, how small, and that {} rows are suppressed; not who is in which, nor who is suppressed",
+            "at which rows clusters began; that {} of {} were smaller than {k}, how small, and which they joined; that {} rows are \
+             suppressed. Not who is in which, nor who is suppressed",
             seen("small_clusters"),
             seen("clusters"),
             seen("suppressed_rows")
@@ -81,5 +83,26 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Result<Anonymise
     )?;
     scene.story.seen("P2 saw", "numbers behind masks, and blurred differences of distances")?;
     scene.story.cost(&cost)?;
-    Ok(Anonymised { rows, suppressed, classes, smallest })
+    Ok(Anonymised { study: study_rows, rows, suppressed, classes, smallest })
+}
+
+/// The people whom the story follows. A name stands before alone, for it is not released.
+fn tell_people(scene: &mut Scene, study: &Table, rows: &Table) -> Result<(), Failure> {
+    let (data, names) = (&scene.data, scene.data.names.iter().take(1));
+    let people = follow(data, study, rows, &data.quasi);
+    if people.is_empty() {
+        return Ok(());
+    }
+    let columns: Vec<String> = names.chain(&data.quasi).cloned().collect();
+    let mut shown = before_and_after(&people, study, rows, &columns);
+    shown.names.push("rows alike".to_owned());
+    let alike = people.iter().flat_map(|person| person.alike);
+    for (at, (row, alike)) in shown.rows.iter_mut().zip(alike).enumerate() {
+        if let Some(name) = row.get_mut(1).filter(|_| at % 2 == 1 && alike > 0 && !data.names.is_empty()) {
+            name.clear();
+        }
+        row.extend((alike > 0).then(|| alike.to_string()));
+    }
+    scene.story.table(&shown)?;
+    scene.story.pause()
 }

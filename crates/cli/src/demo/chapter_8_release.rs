@@ -70,7 +70,7 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     verify(scene, &manifest)?;
     compare(scene, &rows, anonymised)?;
     scene.story.pause()?;
-    scene.story.seen("P1 saw", "what was refused and granted, and how many rows the smallest class has; it sealed its masks to alice, and no value")?;
+    scene.story.seen("P1 saw", "what was refused and granted, how many classes there are, the smallest of them, and how many rows are suppressed; no value")?;
     scene.story.seen(
         "P2 saw",
         "values behind masks, and classes of what it sealed, which it counted itself before it opened anything",
@@ -137,8 +137,8 @@ fn verify(scene: &mut Scene, manifest: &str) -> Result<(), Failure> {
         }
         let spent = SpentEpsilon::from_millionths(spent);
         scene.story.say(&format!(
-            "Epsilon {spent} of {BUDGET} is spent on {name}, whose values were flipped now and then by P1 and again by P2: neither \
-             knows which are true. P2 keeps this in its ledger, and refuses what goes beyond."
+            "Epsilon {spent} of {BUDGET} is spent on {name}, whose values P1 changed now and then, and P2 again: neither knows which \
+             are true. P2 keeps this in its ledger, and refuses what goes beyond."
         ))?;
     }
     Ok(())

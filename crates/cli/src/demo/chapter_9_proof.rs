@@ -6,9 +6,9 @@ use std::path::Path;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::canaries::Canaries;
-use super::chapter_5_mask::before_and_after;
 use super::chapter_6_k_anonymize::Anonymised;
 use super::chapter_8_release::Released;
+use super::followed::follow;
 use super::parties::Parties;
 use super::story::seconds;
 use super::table::Table;
@@ -94,37 +94,27 @@ fn compare(scene: &mut Scene, own: &str) -> Outcome {
 
 /// The same people with the owner, with P1 and with alice.
 fn summary(scene: &mut Scene, anonymised: &Anonymised, released: &Released) -> Outcome {
-    let (names, quasi) = (scene.data.names.first().cloned(), scene.data.quasi.clone());
-    let mut shown = before_and_after(scene, &anonymised.rows, &quasi, &quasi);
-    if shown.rows.is_empty() {
+    let (data, quasi) = (&scene.data, &scene.data.quasi);
+    let people = follow(data, &anonymised.study, &anonymised.rows, quasi);
+    if people.is_empty() {
         return Ok(());
     }
-    scene.story.say("What everybody has of the same people, in the end:")?;
-    let people = scene.data.people(shown.rows.len() / 2);
-    let classes = released.rows.by(&quasi);
+    let (name, classes) = (data.names.first().cloned().unwrap_or_else(|| "who".to_owned()), released.rows.by(quasi));
+    let columns: Vec<String> = [name].into_iter().chain(quasi.iter().cloned()).collect();
     let mut rows = Vec::new();
-    for (pair, person) in shown.rows.chunks_mut(2).zip(people) {
-        let [before, after] = pair else { continue };
-        let person = scene.data.clear.rows.get(person).map(|row| scene.data.clear.values(row, names.as_slice()));
-        if let Some(first) = before.first_mut() {
-            *first = "the owner".to_owned();
-        }
-        before.insert(1, person.and_then(|names| names.into_iter().next()).unwrap_or_default());
-        before.pop();
-        let mut engine = vec!["P1".to_owned()];
-        engine.extend(before.iter().skip(1).map(|_| "encrypted".to_owned()));
-        let class: Vec<String> = after.get(1..=quasi.len()).map(<[String]>::to_vec).unwrap_or_default();
-        let alike = classes.get(&class).map_or(0, Vec::len);
-        if let Some(first) = after.first_mut() {
-            *first = "alice".to_owned();
-        }
-        after.insert(1, if alike > 0 { format!("one of {alike}") } else { String::new() });
-        after.truncate(quasi.len() + 2);
-        rows.extend([before.clone(), engine, after.clone()]);
+    for person in people {
+        let first = |who: &str| vec![who.to_owned()];
+        rows.push([first("the owner"), anonymised.study.values(&person.before, &columns)].concat());
+        rows.push([first("P1"), vec!["encrypted".to_owned(); columns.len()]].concat());
+        let class = person.after.map(|row| anonymised.rows.values(&row, quasi));
+        rows.push(match class.as_ref().and_then(|class| Some((class, classes.get(class)?.len()))) {
+            Some((class, alike)) => [first("alice"), vec![format!("one of {alike}")], class.clone()].concat(),
+            None => [first("alice"), vec!["suppressed".to_owned()]].concat(),
+        });
     }
-    let mut columns = vec![String::new(), names.unwrap_or_else(|| "who".to_owned())];
-    columns.extend(quasi);
-    scene.story.table(&Table { names: columns, rows })
+    let names = [String::new()].into_iter().chain(columns).collect();
+    scene.story.say("What everybody has of the same people, in the end:")?;
+    scene.story.table(&Table { names, rows })
 }
 
 /// Where everything is, and commands to go on with.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use veil_owner::OwnerError;
 
+use super::waiting::Waiting;
 use crate::progress::is_interrupted;
 
 type Failure = Box<dyn std::error::Error>;
@@ -20,6 +21,7 @@ const EVERY: Duration = Duration::from_millis(20);
 pub(super) struct Program {
     path: PathBuf,
     folder: PathBuf,
+    quiet: bool,
 }
 
 /// What a command left.
@@ -31,9 +33,9 @@ pub(super) struct Ran {
 }
 
 impl Program {
-    pub(super) fn new(folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn new(folder: &Path, quiet: bool) -> Result<Self, Failure> {
         let path = std::env::current_exe().map_err(|error| format!("this program's own file is not known: {error}"))?;
-        Ok(Self { path, folder: folder.to_owned() })
+        Ok(Self { path, folder: folder.to_owned(), quiet })
     }
 
     /// A command that is not yet started.
@@ -49,6 +51,7 @@ impl Program {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = Ended(child.map_err(|error| format!("{}: {error}", self.path.display()))?);
         let (out, said) = (heard(child.0.stdout.take()), heard(child.0.stderr.take()));
+        let waiting = Waiting::new("Working", None, self.quiet);
         let status = loop {
             if let Some(status) = child.0.try_wait()? {
                 break status;
@@ -56,6 +59,7 @@ impl Program {
             if is_interrupted() {
                 return Err(OwnerError::Cancelled.into());
             }
+            waiting.show();
             thread::sleep(EVERY);
         };
         let text = |hearing: thread::JoinHandle<Vec<u8>>| {

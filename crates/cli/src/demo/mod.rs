@@ -10,6 +10,7 @@
 //!  table         text tables                            steward    the owner's client of P1
 //!  canaries      words that must stand nowhere          wire       what passes between processes, counted and searched
 //!  books         what a chapter cost                    waiting    a line while P1 works
+//!  followed      three people, before and after         report     `veil report` at the end
 //!
 //!  chapter_1_data, .._2_encrypt, .._3_servers, .._4_identifiers, .._5_mask, .._6_k_anonymize, .._7_assess, .._8_release, .._9_proof
 //! ```
@@ -28,6 +29,7 @@ mod chapter_9_proof;
 mod commands;
 mod dataset;
 mod folder;
+mod followed;
 mod parties;
 mod patients;
 mod report;
@@ -116,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let study = HumanCount(study as u64);
         return Err(format!("{k} rows cannot be alike among {study}: give a smaller --k, or more rows").into());
     }
-    let program = Program::new(&folder)?;
+    let program = Program::new(&folder, arguments.quiet)?;
     let scene = &mut Scene { story: Story::new(), program, folder, data, k, quiet: arguments.quiet, started };
     chapter_1_data::tell(scene, arguments.data.as_deref().filter(|_| more))?;
     let keys = chapter_2_encrypt::tell(scene)?;

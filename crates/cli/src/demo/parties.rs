@@ -23,7 +23,7 @@ type Failure = Box<dyn std::error::Error>;
 
 /// A server that runs until it is dropped.
 struct Server {
-    _process: Ended,
+    process: Ended,
     address: SocketAddr,
 }
 
@@ -40,7 +40,7 @@ impl Server {
         }
         let address = line.trim_end().rsplit_once("//").and_then(|(_, address)| address.parse().ok());
         match address {
-            Some(address) => Ok(Self { _process: process, address }),
+            Some(address) => Ok(Self { process, address }),
             None => {
                 let said = fs::read_to_string(log).unwrap_or_default();
                 let why = said.lines().rev().find_map(|line| line.strip_prefix("error: ")).unwrap_or("it ended");
@@ -116,7 +116,7 @@ impl Parties {
     /// Stops P2 and starts it with the policy. P1 finds it again by itself.
     pub(super) fn restart_p2(&mut self) -> Result<(), Failure> {
         let log = self.folder.join("p2/p2.log");
-        let _ = self.p2._process.0.kill();
+        let _ = self.p2.process.0.kill();
         self.p2 = Server::start(&self.program, "p2", &[&P2_COMMAND[..], &P2_POLICY].concat(), &log)?;
         self.rounds.turn_to(self.p2.address);
         Ok(())

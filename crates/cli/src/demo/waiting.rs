@@ -52,7 +52,8 @@ impl Waiting {
         }
     }
 
-    fn show(&self) {
+    /// Shows how long it has taken, once that is long.
+    pub(super) fn show(&self) {
         let Some(bar) = self.bar.as_ref().filter(|_| self.started.elapsed() > WONDER) else { return };
         let mut line = format!("{}: {} s", self.what, self.started.elapsed().as_secs());
         if let Some(wire) = &self.wire {
