@@ -13,7 +13,7 @@ use veil_owner::decrypt_batch;
 use veil_protocols::ProtocolError;
 use veil_protocols::release::masks::Masks;
 use veil_recipient::{Opener, Received, RecipientError};
-use veil_release::{word_of, MaskedWords, Party, ROW_KEY_LANES, ReleaseId, SEAL_INFO, SeenValues, associated};
+use veil_release::{MaskedWords, Party, ROW_KEY_LANES, ReleaseId, SEAL_INFO, SeenValues, associated, word_of};
 use veil_slots::plain;
 
 fn open(house: &House, sealed: &RecordBatch) -> Result<(RecordBatch, Received), RecipientError> {
