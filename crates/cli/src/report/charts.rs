@@ -100,7 +100,7 @@ pub(super) fn lost(findings: &Findings) -> String {
         vec![escape(&one.measure), of, told(one.value, number), escape(&one.meaning)]
     };
     let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
-    let columns = [("measure", Align::Text), ("of", Align::Short), ("value", Align::Number), ("meaning", Align::Text)];
+    let columns = [("measure", Align::Text), ("of", Align::Text), ("value", Align::Number), ("meaning", Align::Text)];
     let all = table("All measures of loss", &columns, &rows);
     format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
 }
