@@ -1,6 +1,6 @@
 //! Words that must stand nowhere but with the owner and the recipient, and a search for all of them at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Shorter words stand everywhere by chance.
 pub(super) const SHORTEST: usize = 8;
@@ -11,6 +11,8 @@ pub(super) struct Canaries {
     words: Vec<Vec<u8>>,
     /// By the last two bytes of a window: how far the next word can be.
     jumps: Vec<u8>,
+    /// The words of which a window may be the beginning, by the same two bytes.
+    ends: HashMap<usize, Vec<usize>>,
     /// Bytes of the window: the shortest word's.
     window: usize,
     longest: usize,
@@ -23,7 +25,11 @@ impl Canaries {
             words.into_iter().filter(|word| word.len() >= SHORTEST).map(String::into_bytes).collect();
         let window = words.iter().map(Vec::len).min().unwrap_or(SHORTEST).min(usize::from(u8::MAX));
         let mut jumps = vec![(window - 1) as u8; 1 << 16];
-        for word in &words {
+        let mut ends: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (at, word) in words.iter().enumerate() {
+            if let Some(pair) = word.get(window - 2..window) {
+                ends.entry(place(pair)).or_default().push(at);
+            }
             for end in 2..=window {
                 if let Some(jump) = word.get(end - 2..end).and_then(|pair| jumps.get_mut(place(pair))) {
                     *jump = (*jump).min((window - end) as u8);
@@ -31,7 +37,7 @@ impl Canaries {
             }
         }
         let longest = words.iter().map(Vec::len).max().unwrap_or(0);
-        Self { words, jumps, window, longest }
+        Self { words, jumps, ends, window, longest }
     }
 
     /// How many words there are.
@@ -53,13 +59,18 @@ impl Canaries {
                 end += usize::from(jump).max(1);
                 if jump == 0
                     && let Some(rest) = bytes.get(end - 1 - self.window..)
-                    && let Some(word) = self.words.iter().find(|word| rest.starts_with(word))
+                    && let Some(word) = self.candidates(pair).find(|word| rest.starts_with(word))
                 {
-                    return Some(word.as_slice());
+                    return Some(word);
                 }
             }
             None
         })
+    }
+
+    fn candidates(&self, pair: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let places = self.ends.get(&place(pair)).map(Vec::as_slice).unwrap_or_default();
+        places.iter().filter_map(|at| self.words.get(*at).map(Vec::as_slice))
     }
 }
 

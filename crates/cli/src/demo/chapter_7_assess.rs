@@ -52,7 +52,7 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     };
     let losses: Vec<Vec<String>> = LOSS.iter().filter_map(row).collect();
     if !losses.is_empty() {
-        scene.story.table(&Table::new(&["loss", "0 % as it was, 100 % nothing left"], losses))?;
+        scene.story.table(&Table::new(&["loss", "0 % is as it was"], losses))?;
     }
     check(after, anonymised)?;
     scene.story.say(

@@ -20,6 +20,9 @@ pub(super) const STUDY: usize = 1000;
 /// Quasi-identifiers that are taken from a file of the user's.
 const MOST_QUASI: usize = 5;
 
+/// Names that the demo gives to tables and files of its own.
+const TAKEN: [&str; 5] = ["anon", "back", "masked", "policy", "study"];
+
 /// A table and its declaration.
 pub(super) struct Dataset {
     /// Its name in SQL and in the policy.
@@ -69,7 +72,8 @@ impl Dataset {
                 format!("{}: {rows} rows are too few to hide anybody among: give at least 4", file.display()).into()
             );
         }
-        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("table").to_owned();
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("table");
+        let stem = if TAKEN.contains(&stem) { format!("{stem}_data") } else { stem.to_owned() };
         let data = folder.join(format!("{stem}.csv"));
         clear.write(&data)?;
         let options = DraftOptions { folder: folder.to_owned(), ..DraftOptions::default() };
@@ -132,7 +136,7 @@ impl Dataset {
         self.quasi = able.into_iter().filter(|name| chosen.contains(name)).collect();
         if self.quasi.is_empty() {
             let what = "has no column of numbers, dates, truth values or categories without missing values that could be \
-                        made alike; give another file";
+                        made alike; if it has some, are they separated by commas?";
             return Err(format!("{} {what}", self.table).into());
         }
         let is_left =
