@@ -20,7 +20,7 @@ pub(super) fn tell(
     parties: Parties,
     anonymised: &Anonymised,
     released: &Released,
-    report: Option<&str>,
+    report: &str,
 ) -> Outcome {
     scene.story.chapter("Did anybody see too much?")?;
     let canaries = Canaries::new(scene.data.canaries());
@@ -118,13 +118,11 @@ fn summary(scene: &mut Scene, anonymised: &Anonymised, released: &Released) -> O
 }
 
 /// Where everything is, and commands to go on with.
-fn end(scene: &mut Scene, released: &Released, report: Option<&str>) -> Outcome {
+fn end(scene: &mut Scene, released: &Released, report: &str) -> Outcome {
     let took = seconds(scene.started.elapsed());
     scene.story.pause()?;
     scene.story.say(&format!("All of it took {took}. It is in {}; about.txt says what is what.", scene.shown("")))?;
-    if let Some(report) = report {
-        scene.story.say(&format!("The report: {report}"))?;
-    }
+    scene.story.say(&format!("The report: {report}"))?;
     scene.story.pause()?;
     scene.story.say("What to try next, from the folder that you are in:")?;
     let program = std::env::args().next().unwrap_or_else(|| "veil".to_owned());

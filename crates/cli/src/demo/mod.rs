@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     chapter_7_assess::tell(scene, &mut parties, &anonymised)?;
     let released = chapter_8_release::tell(scene, &mut parties, &anonymised)?;
     let report = report::make(scene, &parties)?;
-    chapter_9_proof::tell(scene, parties, &anonymised, &released, report.as_deref())
+    chapter_9_proof::tell(scene, parties, &anonymised, &released, &report)
 }
 
 impl Scene {
