@@ -121,6 +121,8 @@ fn the_story_is_true() {
     }
     assert!(!story.contains('\x1b') && story.lines().all(|line| line.chars().count() <= 100), "{story}");
 
+    assert!(story.contains("The report: ") && place.text("veil-demo/report.html").contains("<svg"), "{story}");
+
     // What alice got, counted here.
     let (patients, alice) = (place.rows("veil-demo/patients.csv"), place.rows("veil-demo/alice/patients.csv"));
     let (before, after) = (classes(&patients, &QUASI), classes(&alice, &QUASI));
