@@ -260,7 +260,7 @@ fn ranges_are_those_of_the_rows(found: &HashMap<(String, String), f64>, after: &
             }
         };
         let mean = classes.iter().map(of_row).sum::<f64>() / ROWS as f64;
-        assert!((expected - mean).abs() < 1e-3 && mean > gone / ROWS as f64, "{name}: {expected} {mean}");
+        assert!((expected - mean).abs() < 1e-5 && mean > gone / ROWS as f64, "{name}: {expected} {mean}");
         penalty += expected;
     }
     assert!((value(found, "certainty_penalty", "") - penalty / 3.0).abs() < 1e-12);

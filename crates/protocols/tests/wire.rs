@@ -140,9 +140,9 @@ fn run() -> Run {
         pairwise::pairwise(&session, 3, 2, true, vec![y.clone()]).await.unwrap();
         nearest_centres(&session, y.clone()).await;
         clusters(&session, y.clone(), bit).await;
-        assessments(&session, y.clone()).await;
         few(&session, y.clone()).await;
-        releases(&session, y, CellArray::Binary(&cells)).await;
+        releases(&session, y.clone(), CellArray::Binary(&cells)).await;
+        assessments(&session, y).await;
     });
     let recorded = std::mem::take(&mut *recorded.lock().unwrap());
     Run { responder, recorded }

@@ -15,12 +15,13 @@ use veil_udfs::EncryptedField;
 
 use super::table::place;
 
-/// An encrypted column that both tables have, is no quasi-identifier and was not computed: its places in both.
+/// An encrypted column that both tables have, is no quasi-identifier and was not computed: its places in both. One without NULLs, if there is one.
 pub(super) fn shared_column(
     original: &[FieldRef],
     anonymised: &[FieldRef],
     quasi: &[String],
 ) -> Result<Option<(usize, usize)>> {
+    let mut found = None;
     for (at, field) in original.iter().enumerate() {
         let (Some(column), Ok(other)) = (EncryptedField::of(field)?, place("", anonymised, field.name())) else {
             continue;
@@ -31,33 +32,32 @@ pub(super) fn shared_column(
         let (ours, theirs) = (&column.cell_type, &there.cell_type);
         let same = (ours.column, ours.key, ours.lanes) == (theirs.column, theirs.key, theirs.lanes);
         let as_it_was = !ours.computed && !theirs.computed && ours.role == Role::Data && theirs.role == Role::Data;
-        if same
-            && as_it_was
-            && !column.nullable
-            && !quasi.contains(field.name())
-            && place("", original, field.name()).is_ok()
-        {
-            return Ok(Some((at, other)));
+        if same && as_it_was && !quasi.contains(field.name()) && place("", original, field.name()).is_ok() {
+            if !column.nullable {
+                return Ok(Some((at, other)));
+            }
+            found = found.or(Some((at, other)));
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
-/// The rows of the original in the order of the anonymised table.
+/// The rows of the original in the order of the anonymised table; and whether nothing but their order told it.
 pub(super) fn aligned(
     original: RecordBatch,
     anonymised: &RecordBatch,
     shared: Option<(usize, usize)>,
-) -> Result<RecordBatch> {
+) -> Result<(RecordBatch, bool)> {
     if let Some((ours, theirs)) = shared
         && let Some(order) = order(original.column(ours), anonymised.column(theirs))?
     {
         let in_order = order.values().iter().enumerate().all(|(at, row)| at == *row as usize);
         let is_whole = original.num_rows() == order.len();
-        return Ok(if in_order && is_whole { original } else { take_record_batch(&original, &order)? });
+        let taken = if in_order && is_whole { original } else { take_record_batch(&original, &order)? };
+        return Ok((taken, false));
     }
     match original.num_rows() == anonymised.num_rows() {
-        true => Ok(original),
+        true => Ok((original, true)),
         false => exec_err!(
             "the original table has {} rows and the anonymised one {}, and no encrypted column that both share tells which belong together: keep one \
              beside the quasi-identifiers, or compare with the rows that were anonymised",

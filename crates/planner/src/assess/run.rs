@@ -201,8 +201,8 @@ impl Run {
             Some(input) => self.collect_from(input).await?,
             None => self.collect(at).await?,
         };
-        let original = aligned(original.clone(), &anonymised, pairs.shared)?;
-        (noted.rows, noted.by_order) = (anonymised.num_rows(), pairs.shared.is_none() && again.is_none());
+        let (original, by_order) = aligned(original.clone(), &anonymised, pairs.shared)?;
+        (noted.rows, noted.by_order) = (anonymised.num_rows(), by_order && again.is_none());
         let suppressed = self.suppressed(session, table, &anonymised).await?;
         let all = u64::MAX >> (u64::BITS as usize - table.quasi.len().clamp(1, 64));
         let sizes = self.sizes(session, table, &anonymised, suppressed.as_ref(), &[all]).await?.pop();

@@ -23,4 +23,4 @@ pub use generalised_loss::{NodeTables, ShapeError};
 pub use information_loss::{MEAN_FRACTION, SquaredErrors, grid_mean, information_loss, total_bits};
 pub use precision::precision_loss;
 pub use range_loss::{RangeLoss, total_loss};
-pub use ratio::{DENOMINATOR_BITS, LARGEST_RATIO, RATIO_BITS, ratio_of, ratio_value};
+pub use ratio::{DENOMINATOR_BITS, LARGEST_RATIO, RATIO_BITS, lengthened, ratio_of, ratio_value};

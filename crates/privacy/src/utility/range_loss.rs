@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::ratio::ratio_of;
+use super::ratio::{lengthened, ratio_of};
 
 /// Widths of the classes of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl RangeLoss {
     /// The mean NCP of published rows in steps of 2^-20, where differences of the column have so many bits by what is public about it: as it is
     /// divided over ciphertexts. Zero if none is published.
     pub fn steps(&self, bits: u32) -> u64 {
-        let rows = self.published.max(1).next_power_of_two().ilog2();
-        let whole = u128::from(self.range).saturating_mul(self.published.into());
-        if self.published == 0 { 0 } else { ratio_of(self.widths, whole, bits.saturating_add(rows)) }
+        let bits = bits.saturating_add(self.published.max(1).next_power_of_two().ilog2());
+        let (whole, by) = (u128::from(self.range).saturating_mul(self.published.into()), lengthened(bits));
+        if self.published == 0 { 0 } else { ratio_of(self.widths << by, whole << by, bits.saturating_add(by)) }
     }
 
     /// NCP summed over published rows. A column of one value loses nothing.
@@ -112,8 +112,8 @@ mod tests {
         let loss = RangeLoss::of(&[20, 40, 30, 45, 60, 40], &classes).unwrap();
         assert_eq!(loss, RangeLoss { widths: 35, range: 40, published: 5, suppressed: 1 });
         assert_eq!((loss.published_loss(), loss.mean()), (0.875, 1.875 / 6.0));
-        // 2 * 35 / (2 * 5 * 40 + 1) of 2^20 steps.
-        assert_eq!(loss.steps(8), (70 << 20) / 401);
+        // 35 of 5 * 40, in 2^20 steps; half a unit more below takes a part of one.
+        assert_eq!(loss.steps(8), (35 << 20) / 200);
         // With a second column that is published as it is.
         assert_eq!(total_loss(&[loss.published_loss(), 0.0], 5, 1), 2.875 / 12.0);
     }

@@ -22,6 +22,12 @@ pub fn ratio_of(part: u128, whole: u128, bits: u32) -> u64 {
     if a >= 16 * b { LARGEST_RATIO } else { ((a << RATIO_BITS) / b) as u64 }
 }
 
+/// By how many bits numerator and denominator are lengthened before they are divided, where the denominator is at most `2^bits`: so that half a
+/// unit more below does not matter even to few units.
+pub fn lengthened(bits: u32) -> u32 {
+    DENOMINATOR_BITS.saturating_sub(bits)
+}
+
 /// So many steps, as a number.
 pub fn ratio_value(ratio: u64) -> f64 {
     ratio as f64 / f64::from(1u32 << RATIO_BITS)

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use veil_cells::CellArray;
 use veil_privacy::clusters::GRID_BITS;
+use veil_privacy::utility::lengthened;
 use veil_slots::{DEGREE, Factor, L1, L2, Slots, plain};
 
 use super::ends::{Ends, ends_of};
@@ -110,9 +111,11 @@ pub async fn ranges(
     bits.iter().enumerate().for_each(|(at, bits)| alike.entry(*bits).or_default().push(at));
     let mut found = vec![0; numbers.len()];
     for (bits, columns) in alike {
-        let numerators = packed(columns.iter().filter_map(|at| widths.get(*at)), 1);
-        let denominators = packed(columns.iter().filter_map(|at| ranges.get(*at)), published);
         let bits = bits + log2(published as usize);
+        let by = lengthened(bits);
+        let numerators = packed(columns.iter().filter_map(|at| widths.get(*at)), 1 << by);
+        let denominators = packed(columns.iter().filter_map(|at| ranges.get(*at)), published << by);
+        let bits = bits + by;
         let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits };
         let quotients = opened(session, ratio(session, fractions).await?, columns.len()).await?;
         for (at, quotient) in columns.iter().zip(quotients) {
