@@ -14,6 +14,7 @@
 
 #[path = "../crates/flight-p2/tests/support/mod.rs"]
 mod support;
+mod told;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{CsvReadOptions, SessionConfig, SessionContext};
 use support::{Certificates, KEYS, P2, client, with_tls};
+use told::Told;
 use veil_keys::os_rng;
 use veil_owner::{Declaration, Output, decrypt_batch, encrypt_file, unwatched};
 use veil_privacy::ClassSizes;
@@ -167,6 +169,9 @@ impl Line {
         let megabytes = |bytes: &u64| *bytes as f64 / 1e6;
         let (up, down, ratio) = (megabytes(sent), megabytes(received), seconds / clear);
         println!("| {name} | {rounds} | {up:.0} | {down:.0} | {seconds:.1} | {clear:.3} | {ratio:.0} | {goal} |");
+        let name = format!("assess: {name}");
+        Told { name: &name, value: *seconds, unit: "s", against: "the same of clear rows, one core", ratio, goal }
+            .tell();
     }
 }
 

@@ -15,6 +15,7 @@
 mod key_holder;
 #[path = "../crates/recipient/tests/support/mod.rs"]
 mod support;
+mod told;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use veil_release::{PARCEL_ROWS, ReleaseId};
 
 use self::key_holder::{Certificates, P2, client, with_tls};
 use self::support::{Form, House, Parties, Plan};
+use self::told::Told;
 
 const ROWS: usize = 200_000;
 const COLUMNS: usize = 4;
@@ -93,7 +95,7 @@ fn sealed_bytes(sealed: &RecordBatch) -> usize {
 }
 
 /// From cells, or from slots with a flag for suppressed rows; the last sealed table.
-async fn release(house: &House, batch: &RecordBatch, name: &str, with_flag: bool) -> RecordBatch {
+async fn release(house: &House, batch: &RecordBatch, name: &str, with_flag: bool, decrypted: f64) -> RecordBatch {
     let flag: Option<Vec<bool>> = with_flag.then(|| (0..ROWS).map(|row| row % 50 == 0).collect());
     let form = if with_flag { Form::Slots } else { Form::Cells };
     let (mut clock, mut core, mut last) = (Vec::new(), Vec::new(), None);
@@ -123,6 +125,15 @@ async fn release(house: &House, batch: &RecordBatch, name: &str, with_flag: bool
         down as f64 / values,
         sealed_bytes(&sealed) as f64 / values
     );
+    Told {
+        name: &format!("release: {name}"),
+        value: values / clock / 1e6,
+        unit: "million values/s",
+        against: "decryption by the owner",
+        ratio: clock / decrypted,
+        goal: "0.2 million values/s",
+    }
+    .tell();
     sealed
 }
 
@@ -296,6 +307,17 @@ async fn gateway(house: &House, sealed: &RecordBatch, clear: &[RecordBatch], nam
         None => compared(&turns(&mut direct, &mut through, ROWS, PAUSE).await, |turn| turn.rows),
     };
     println!("| {name} | {whole} | {rows} | {later} | {core} |");
+    let through = |turn: &(Turn, Turn)| turn.1.whole;
+    let ratio = median(at_once.iter().map(|turn| turn.1.whole / turn.0.whole).collect());
+    Told {
+        name: &format!("gateway: {name}"),
+        value: median(at_once.iter().map(through).collect()) * 1e3,
+        unit: "ms",
+        against: "the same rows in clear, from the question to the last",
+        ratio,
+        goal: "1.2",
+    }
+    .tell();
 }
 
 #[tokio::main]
@@ -307,15 +329,17 @@ async fn main() {
     let house = House::reached_by(parties, Arc::new(channel));
     let batch = house.encrypted(&numbers());
     assert_eq!((batch.num_rows(), batch.num_columns()), (ROWS, COLUMNS));
+    let started = Instant::now();
     let expected = decrypt_batch(&house.owner, &batch).unwrap();
+    let decrypted = started.elapsed().as_secs_f64();
 
     println!("{ROWS} rows of {COLUMNS} numbers\n");
     println!("| release | s | core s | values/s | B up | B down | B parcel |\n|---|---|---|---|---|---|---|");
-    let cells = release(&house, &batch, "from cells", false).await;
+    let cells = release(&house, &batch, "from cells", false, decrypted).await;
     let (clear, _) = opened(&house, &cells);
     assert_eq!(concat_batches(&clear[0].schema(), &clear).unwrap().columns(), expected.columns());
     let slots = match wanted("slots") {
-        true => Some(release(&house, &batch, "from slots, 2 % suppressed", true).await),
+        true => Some(release(&house, &batch, "from slots, 2 % suppressed", true, decrypted).await),
         false => None,
     };
     if wanted("opening") {
