@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// Patients as `veil demo` has them, in a folder `veil-demo`, without the rest of its story.
+/// Patients in a folder `veil-demo`, as the demo leaves them.
 fn with_patients() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     succeed(folder.path(), "veil demo --rows 300 --k 3");
@@ -103,7 +103,7 @@ fn three_terminals() {
     let alice = commands(section, "veil gateway").replace("http://127.0.0.1:7711", &p1.1);
     let (gateway, others): (Vec<&str>, Vec<&str>) = alice.lines().partition(|line| line.starts_with("veil gateway"));
     let said = succeed(&work, &others.join("\n"));
-    assert!(said.contains("out.manifest.json"), "{said}");
+    assert!(said.contains("recipient   alice") && said.contains("SELECT * FROM anon"), "{said}");
     let manifest: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(work.join("out.manifest.json")).unwrap()).unwrap();
     let text = manifest.to_string();
