@@ -130,13 +130,13 @@ async fn compared(
     }
     let factors = not_less.into_iter().zip(&sides).map(|(bit, (.., difference))| (bit, difference.clone()));
     let products = multiply(session, factors.collect()).await?;
-    let both = |((a, b, _), product): ((Slots<L1>, Slots<L1>, Slots<L1>), Slots<L1>)| {
+    let mut both = Vec::with_capacity(sides.len());
+    for ((a, b, _), product) in sides.into_iter().zip(products) {
         let (mut larger, mut smaller) = (b, a);
         larger.add(&product);
         smaller.sub(&product);
-        (larger, smaller)
-    };
-    let both: Vec<(Slots<L1>, Slots<L1>)> = sides.into_iter().zip(products).map(both).collect();
+        both.push((larger, smaller));
+    }
     let of_list = |list: &[(Slots<L1>, Slots<L1>)]| {
         let (larger, smaller) = list.iter().cloned().unzip();
         Compared { larger, smaller }
