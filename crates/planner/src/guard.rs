@@ -3,6 +3,7 @@
 //! Cells of equal values differ, so comparing, sorting, grouping, joining or hashing them would not fail but give wrong
 //! answers; and a cast or a function of text would show ciphertext as if it were data.
 
+use datafusion::arrow::datatypes::Field;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, plan_err};
 use datafusion::config::ConfigOptions;
@@ -83,6 +84,7 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
             for (left, right) in &join.on {
                 refuse_all(&[left.clone(), right.clone()], "cannot be joined on: join on a clear column")?;
             }
+            refuse_other_rows(join.left.schema(), join.right.schema())?;
         }
         LogicalPlan::Copy(copy) => {
             let format = copy.file_type.get_ext();
@@ -189,9 +191,19 @@ fn check_expr(expr: &Expr, schema: &DFSchema) -> Result<()> {
             if let Some(what) = what {
                 params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
             }
+            if ["first_value", "last_value"].contains(&name) {
+                params.args.iter().try_for_each(|argument| refuse_moved(argument, schema))?;
+            }
             params.order_by.iter().try_for_each(|sort| refuse_encrypted(&sort.expr, schema, SORTED))
         }
         Expr::WindowFunction(window) => check_window(window, schema),
+        Expr::ScalarSubquery(query) => {
+            let withheld = query.subquery.schema().fields().iter().map(|field| withheld(field));
+            match withheld.collect::<Result<Vec<u64>>>()?.iter().all(|run| *run == 0) {
+                true => Ok(()),
+                false => plan_err!("{MOVED}"),
+            }
+        }
         _ => Ok(()),
     }
 }
@@ -218,6 +230,9 @@ fn check_window(window: &WindowFunction, schema: &DFSchema) -> Result<()> {
     if let Some(what) = what {
         window.params.args.iter().try_for_each(|argument| refuse_encrypted(argument, schema, &what))?;
     }
+    if name != "count" {
+        window.params.args.iter().try_for_each(|argument| refuse_moved(argument, schema))?;
+    }
     // What stands in for a missing row has to be a cell too.
     if let ("lag" | "lead", [of, _, default]) = (name, window.params.args.as_slice())
         && !is_null(default)
@@ -227,6 +242,31 @@ fn check_window(window: &WindowFunction, schema: &DFSchema) -> Result<()> {
     }
     window.params.partition_by.iter().try_for_each(|expr| refuse_encrypted(expr, schema, GROUPED))?;
     window.params.order_by.iter().try_for_each(|sort| refuse_encrypted(&sort.expr, schema, SORTED))
+}
+
+/// A row that may be suppressed is hidden by its own flag: no value, and no flag, may come to stand in another row.
+const MOVED: &str = "rows of this table may be suppressed, and their values cannot be moved to other rows: the flag of a row goes with its own values";
+
+fn refuse_moved(argument: &Expr, schema: &DFSchema) -> Result<()> {
+    match encrypted(argument, schema)?.is_some_and(|column| column.cell_type.withheld != 0) {
+        true => plan_err!("{MOVED}"),
+        false => Ok(()),
+    }
+}
+
+/// The run that may have suppressed rows of a column; zero if there is none.
+fn withheld(field: &Field) -> Result<u64> {
+    Ok(EncryptedField::of(field)?.map_or(0, |column| column.cell_type.withheld))
+}
+
+/// Rows of one table beside other rows of it, which have flags of their own.
+fn refuse_other_rows(left: &DFSchema, right: &DFSchema) -> Result<()> {
+    let runs = |schema: &DFSchema| schema.fields().iter().map(|field| withheld(field)).collect::<Result<Vec<u64>>>();
+    let (left, right) = (runs(left)?, runs(right)?);
+    match left.iter().any(|run| *run != 0 && right.contains(run)) {
+        true => plan_err!("{MOVED}"),
+        false => Ok(()),
+    }
 }
 
 fn aggregate_instead_of(name: &str) -> String {

@@ -126,7 +126,8 @@ impl Protocol for Group {
     const NAME: &'static str = "group";
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "rows of a class next to each other, in an order of P2's";
-    const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "the sizes of the classes, in a secret order" };
+    const LEAKAGE: Leakage =
+        Leakage { p1: "nothing", p2: "the sizes of the classes and how many rows are suppressed, in a secret order" };
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

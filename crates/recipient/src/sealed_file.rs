@@ -134,6 +134,10 @@ pub fn check_seals(
                         return differs(&format!("parcel {}", row.number));
                     }
                 }
+                // After the header come all parcels: none is left out for a manifest in its place.
+                SealedPart::Manifest(_) if row.number != manifest.parcels.saturating_add(1) => {
+                    return differs("number of parcels");
+                }
                 SealedPart::Manifest(json) if SignedManifest::parse(json.as_bytes())? != *signed => {
                     return differs("manifest");
                 }

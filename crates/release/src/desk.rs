@@ -255,7 +255,8 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         if is_noised || !permit.spends.is_empty() {
             let spends: Vec<crate::Spend> = permit.spends.iter().map(Into::into).collect();
             self.ledger.spend(permit.release, &permit.recipient, &spends).map_err(|error| refused(&error))?;
-            self.ledger.bind(permit.release, number, content(rows, &columns)).map_err(|error| refused(&error))?;
+            let content = content(rows, &columns, &permit.columns)?;
+            self.ledger.bind(permit.release, number, content).map_err(|error| refused(&error))?;
         }
         for (place, (column, permitted)) in columns.iter_mut().zip(&permit.columns).enumerate() {
             for (turn, (noise, diameter)) in permitted.noise.iter().enumerate() {
@@ -389,16 +390,19 @@ fn open_constant(cell: &Cell, holder: &dyn KeyHolder) -> Result<i64, ProtocolErr
     opened.first().map(|phase| message_of_phase(*phase)).ok_or_else(damaged)
 }
 
-/// What a parcel number stands for.
-fn content(rows: u32, columns: &[OpenedColumn]) -> [u8; 32] {
+/// What a parcel number stands for: masked words, and the noise that they get.
+fn content(rows: u32, columns: &[OpenedColumn], permitted: &[PermittedColumn]) -> Result<[u8; 32], ProtocolError> {
     let mut hash = Sha256::new();
+    let permitted = serde_json::to_vec(permitted).map_err(|error| ProtocolError::Internal(error.to_string()))?;
+    hash.update((permitted.len() as u64).to_le_bytes());
+    hash.update(&permitted);
     hash.update(rows.to_le_bytes());
     for column in columns {
         hash.update([column.modulus.to_byte()]);
         hash.update((column.words.len() as u64).to_le_bytes());
         column.words.iter().for_each(|word| hash.update(word.to_le_bytes()));
     }
-    hash.finalize().into()
+    Ok(hash.finalize().into())
 }
 
 /// Noise that is added to values.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow::compute::{cast, take};
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha20Rng;
@@ -55,9 +55,7 @@ impl HiddenRows {
         if keys.len() != batch.num_rows() {
             return Err(wrong(&format!("{} keys are not those of {} rows", keys.len(), batch.num_rows())));
         }
-        let is_unknown =
-            |field: &&FieldRef| !RowConverter::supports_fields(&[SortField::new(field.data_type().clone())]);
-        if let Some(field) = schema.fields().iter().find(is_unknown) {
+        if let Some(field) = schema.fields().iter().find(|field| cannot_be_hidden(field)) {
             let why = format!(
                 "clear values of type {} cannot be hidden for rows that are suppressed: leave the column out",
                 field.data_type()
@@ -94,6 +92,9 @@ impl HiddenRows {
 
     /// What P1 wrote.
     pub(crate) fn from_parts(schema: SchemaRef, width: usize, records: Vec<u8>) -> Result<Self, ReleaseError> {
+        if let Some(field) = schema.fields().iter().find(|field| cannot_be_hidden(field)) {
+            return Err(wrong(&format!("column {} cannot be of type {}", field.name(), field.data_type())));
+        }
         match (4..=MAX_RECORD).contains(&width) && records.len().is_multiple_of(width) {
             true => Ok(Self { schema, width, records }),
             false => Err(wrong(&format!("records of {width} bytes cannot be"))),
@@ -157,6 +158,20 @@ impl HiddenRows {
         let batch = arrays.and_then(|arrays| RecordBatch::try_new_with_options(schema, arrays, &options));
         batch.map_err(|error| wrong(&error))
     }
+}
+
+/// Types that have no rows, or whose NULLs alone could be longer than a row may be.
+fn cannot_be_hidden(field: &FieldRef) -> bool {
+    fn is_long(data_type: &DataType) -> bool {
+        match data_type {
+            DataType::FixedSizeBinary(bytes) => usize::try_from(*bytes).map_or(true, |bytes| bytes > MAX_RECORD),
+            DataType::FixedSizeList(..) | DataType::RunEndEncoded(..) => true,
+            DataType::Struct(fields) => fields.iter().any(|field| is_long(field.data_type())),
+            DataType::Dictionary(_, values) => is_long(values),
+            _ => false,
+        }
+    }
+    is_long(field.data_type()) || !RowConverter::supports_fields(&[SortField::new(field.data_type().clone())])
 }
 
 fn converter(schema: &Schema) -> Result<RowConverter, ReleaseError> {

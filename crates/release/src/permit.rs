@@ -119,11 +119,18 @@ impl Permit {
             (Some((k, _)), None) => Err(ProtocolError::Denied(format!(
                 "the policy wants classes of {k} rows, and nobody has counted them: have them counted first"
             ))),
-            _ if self.min_rows > PARCEL_ROWS as u64 && self.rows.is_none() => Err(ProtocolError::Denied(format!(
+            _ => self.is_told(PARCEL_ROWS as u64),
+        }
+    }
+
+    /// Refuses to begin where the policy wants more rows than a parcel shows.
+    fn is_told(&self, most_rows: u64) -> Result<(), ProtocolError> {
+        match self.rows.is_none() && self.min_rows > most_rows {
+            false => Ok(()),
+            true => Err(ProtocolError::Denied(format!(
                 "the policy wants {} rows in a release, and the engine has not said that there are so many: apply with their number",
                 self.min_rows
             ))),
-            _ => Ok(()),
         }
     }
 
@@ -141,6 +148,7 @@ impl Permit {
     /// Refuses a parcel that is less full than the number of rows makes it.
     /// Parcels have up to so many rows.
     pub(crate) fn full_enough(&self, number: u32, rows: u32, most_rows: u32) -> Result<(), ProtocolError> {
+        self.is_told(most_rows.into())?;
         let before = u64::from(number.saturating_sub(1)).saturating_mul(most_rows.into());
         let all = self.rows.unwrap_or(self.min_rows);
         match all.saturating_sub(before).min(most_rows.into()) {
@@ -253,10 +261,11 @@ mod tests {
         }
         of.full_enough(4, 1, 8192).unwrap();
         of.full_enough(u32::MAX, 1, 8192).unwrap();
-        // Sums take more room: 170 rows a parcel.
+        // Sums take more room, and then P2 has to be told earlier.
+        assert!(sentence(permit(400, None).full_enough(1, 128, 128)).contains("has not said that there are so many"));
         let of_sums = permit(400, Some(400));
-        for (number, rows, is_enough) in [(1, 170, true), (1, 169, false), (3, 60, true), (3, 59, false)] {
-            assert_eq!(of_sums.full_enough(number, rows, 170).is_ok(), is_enough, "{rows} in parcel {number}");
+        for (number, rows, is_enough) in [(1, 128, true), (1, 127, false), (4, 16, true), (4, 15, false)] {
+            assert_eq!(of_sums.full_enough(number, rows, 128).is_ok(), is_enough, "{rows} in parcel {number}");
         }
         let few = sentence(of.full_enough(3, 1, 8192));
         assert!(few.starts_with("parcel 3 has 1 rows, and has at least 3616 if there are 20000"), "{few}");

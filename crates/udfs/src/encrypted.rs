@@ -195,7 +195,8 @@ impl EncryptedField {
             width: ours.width.max(theirs.width),
             // Tags of classes are others than the owner's.
             tag: ours.tag && theirs.tag && same_column && ours.computed == theirs.computed,
-            role: if ours.role == theirs.role { ours.role } else { Role::Data },
+            // Flags of two runs are a flag of neither.
+            role: if (ours.role, ours.withheld) == (theirs.role, theirs.withheld) { ours.role } else { Role::Data },
             withheld: CellType::withheld_in(ours.withheld, theirs.withheld),
             computed: ours.computed || theirs.computed,
             bounds: ours.bounds.zip(theirs.bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))),

@@ -104,6 +104,8 @@ impl Measure {
                     |field: &EncryptedField| field.shape().map(|shape| shape.map(|shape| shape.codes().into()));
                 let shape: Option<Arc<[Vec<i64>]>> = match of_both(&after)? {
                     Some(shape) => Some(shape),
+                    // Codes of another column would lie outside of the hierarchy, which P2 would see.
+                    None if before.column != published.column => None,
                     None => EncryptedField::of(original)?.map(|field| of_both(&field)).transpose()?.flatten(),
                 };
                 // Every code of a level is a candidate of a lookup, and so is that of none.

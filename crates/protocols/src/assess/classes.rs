@@ -2,7 +2,7 @@
 
 use arrow::array::ArrayRef;
 use veil_cells::{CellArray, Width};
-use veil_slots::{L1, Slots};
+use veil_slots::{DEGREE, L1, Offset, Slots};
 
 use crate::fold::fold;
 use crate::identifiers::{Column, Method, Table};
@@ -19,7 +19,15 @@ pub struct Suppressed {
 impl Suppressed {
     /// From the cells of the flag.
     pub async fn lift(session: &Session, cells: &ArrayRef) -> Result<Self, ProtocolError> {
-        let chunks = lift_column(session, CellArray::try_new(cells)?, 0, Width::NARROWEST.bits()).await?;
+        let mut chunks = lift_column(session, CellArray::try_new(cells)?, 0, Width::NARROWEST.bits()).await?;
+        // Rows of which nothing tells are not published, as a release has it.
+        if let Some(nulls) = cells.nulls().filter(|nulls| nulls.null_count() > 0) {
+            let is_null: Vec<u64> = nulls.iter().map(|is_valid| u64::from(!is_valid)).collect();
+            chunks
+                .iter_mut()
+                .zip(is_null.chunks(DEGREE))
+                .for_each(|(flags, nulls)| flags.add_clear(&Offset::new(nulls)));
+        }
         Ok(Self { chunks })
     }
 

@@ -184,7 +184,8 @@ fn rounded(mut phases: Zeroizing<Vec<u64>>) -> Zeroizing<Vec<u64>> {
 
 /// The most rows of a parcel that has so many lanes of dense values.
 pub fn most_rows(dense_lanes: usize) -> usize {
-    MAX_DENSE.checked_div(dense_lanes).map_or(DEGREE, |rows| rows.max(1))
+    // A power of two, so that parcels divide the 8192 rows that P1 takes at a time.
+    MAX_DENSE.checked_div(dense_lanes).map_or(DEGREE, |rows| 1 << rows.max(1).ilog2())
 }
 
 /// Where a column comes from.
@@ -366,6 +367,6 @@ mod tests {
 
     #[test]
     fn parcels_with_sums_have_fewer_rows() {
-        assert_eq!([0, 1, 3, 512, 600].map(most_rows), [8192, 512, 170, 1, 1]);
+        assert_eq!([0, 1, 3, 512, 600].map(most_rows), [8192, 512, 128, 1, 1]);
     }
 }
