@@ -88,6 +88,7 @@ class Chromium:
     def _next(self):
         while b"\0" not in self._left:
             if not select.select([self._read], [], [], PATIENCE)[0]:
+                self._process.kill()
                 raise RuntimeError(f"the browser said nothing for {PATIENCE} seconds")
             part = os.read(self._read, 1 << 16)
             if not part:
