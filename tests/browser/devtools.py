@@ -2,8 +2,12 @@
 
 import json
 import os
+import select
 import subprocess
 import tempfile
+
+# Seconds without a word from the browser, after which it will not say any more.
+PATIENCE = 60
 
 # No sandbox, since the tests may run as root; nothing that would use the network by itself.
 FLAGS = [
@@ -16,7 +20,8 @@ class Chromium:
     """One browser with one page."""
 
     def __init__(self, program):
-        self._folder = tempfile.TemporaryDirectory()
+        # Its helpers may still write when the browser has ended.
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
@@ -82,6 +87,9 @@ class Chromium:
 
     def _next(self):
         while b"\0" not in self._left:
+            if not select.select([self._read], [], [], PATIENCE)[0]:
+                self._process.kill()
+                raise RuntimeError(f"the browser said nothing for {PATIENCE} seconds")
             part = os.read(self._read, 1 << 16)
             if not part:
                 raise RuntimeError("the browser went away")

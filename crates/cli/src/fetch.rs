@@ -1,7 +1,7 @@
 //! `veil fetch`: anonymised data for a recipient, as an ordinary file.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 use clap::Args;
@@ -58,6 +58,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     for file in [&output.path, &manifest].into_iter().chain(&arguments.keep_sealed) {
         if file.exists() && !output.force {
             return Err(OwnerError::Exists(file.clone()).into());
+        }
+    }
+    if let Some(sealed) = &arguments.keep_sealed {
+        let sealed = absolute(sealed)?;
+        for file in [&output.path, &manifest] {
+            if absolute(file)? == sealed {
+                let file = file.display();
+                return Err(
+                    format!("{file} cannot be the sealed parts too: give -o and --keep-sealed two names").into()
+                );
+            }
         }
     }
     let asker = arguments.server.load()?;

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Where to listen, on this machine; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7733")]
     listen: SocketAddr,
-    /// The most memory for rows that no client has asked for yet, of all statements together; 0 for none
+    /// The most memory for rows that no client has asked for yet, of all statements together; with 0, a batch of each
     #[arg(long, value_name = "MIB", default_value_t = READ_AHEAD >> 20)]
     read_ahead: usize,
     /// How long downloads under way may take once the gateway is to stop

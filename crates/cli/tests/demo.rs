@@ -232,19 +232,77 @@ fn a_file_of_ones_own() {
     }
 }
 
+/// The budget is for three releases, whatever one costs; what the story says is left is enough for the query that it shows.
+#[test]
+fn the_budget_fits_what_a_release_costs() {
+    let place = Place::new();
+    for (name, jobs, budget) in [("labels", ["farmer", "teacher", "locksmith"], 6.0), ("numbers", ["1", "2", "3"], 0.0)]
+    {
+        let rows = (0..24).map(|row| format!("{},{}\n", 20 + row / 2, jobs[row % 3])).collect::<String>();
+        let (file, out) = (format!("{name}.csv"), format!("{name}-demo"));
+        fs::write(place.at(&file), format!("age,job\n{rows}")).unwrap();
+        let story = place.succeed(&["demo", "--data", &file, "--k", "3", "-o", &out, "-q"]).replace('\n', " ");
+        let policy = place.text(&format!("{out}/policy.toml"));
+        let manifest = place.text(&format!("{out}/alice/{name}.manifest.json"));
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+        let spent = manifest["manifest"]["spent"]["job"].as_u64().unwrap_or(0) as f64 / 1e6;
+        assert_eq!(3.0 * spent, budget, "{manifest}");
+        match budget == 0.0 {
+            true => assert!(!policy.contains("epsilon") && !story.contains("of epsilon, alice has"), "{story}"),
+            false => {
+                assert!(policy.contains(&format!("epsilon = {{ \"job\" = {budget:.1} }}")), "{policy}");
+                assert!(story.contains(&format!("Epsilon {spent} of {budget} is spent on job")), "{story}");
+                assert!(story.contains(&format!("of epsilon, alice has {} left:", budget - spent)), "{story}");
+            }
+        }
+    }
+}
+
 #[test]
 fn mistakes_leave_nothing_behind() {
     let place = Place::new();
-    assert!(place.fail(&["demo", "--data", "absent.csv"]).contains("absent.csv: No such file"));
-    assert!(!place.at("veil-demo").exists());
     fs::write(place.at("short.csv"), "a,b\n1,2\n").unwrap();
-    assert!(place.fail(&["demo", "--data", "short.csv"]).contains("1 rows are too few"));
-    let error = place.fail(&["demo", "--rows", "20", "--k", "50", "--force"]);
-    assert!(error.contains("50 rows cannot be alike among 20"), "{error}");
+    fs::write(place.at("twice.csv"), "a,a\n1,2\n3,4\n5,6\n7,8\n").unwrap();
+    fs::write(place.at("semicolons.csv"), "a;b\n1;2\n3;4\n5;6\n7;8\n").unwrap();
+    for (arguments, says) in [
+        (&["--data", "absent.csv"][..], "absent.csv: No such file"),
+        (&["--data", "short.csv"], "1 rows are too few"),
+        (&["--data", "twice.csv"], "the column `a` appears twice"),
+        (&["--data", "semicolons.csv"], "are they separated by commas?"),
+        (&["--rows", "20", "--k", "50"], "50 rows cannot be alike among 20"),
+    ] {
+        let error = place.fail(&[&["demo"], arguments].concat());
+        assert!(error.contains(says), "{error}");
+        assert!(!place.at("veil-demo").exists(), "{error}");
+    }
     fs::create_dir(place.at("mine")).unwrap();
     fs::write(place.at("mine/precious"), "x").unwrap();
     assert!(place.fail(&["demo", "-o", "mine", "--force"]).contains("was not made by this demo"));
     assert!(place.at("mine/precious").exists());
+}
+
+/// What the user keeps in the folder of an earlier demo, and what that demo left, outlive a mistake.
+#[test]
+fn nothing_is_replaced_by_mistake() {
+    let place = Place::new();
+    // As an earlier demo leaves it.
+    fs::create_dir_all(place.at("veil-demo/mine")).unwrap();
+    fs::write(place.at("veil-demo/about.txt"), "Made by `veil demo`, and replaced by `veil demo --force`.\n").unwrap();
+    let table = "age,member\n20,yes\n21,no\n22,yes\n23,no\n";
+    fs::write(place.at("veil-demo/mine/people.csv"), table).unwrap();
+    std::os::unix::fs::symlink(place.at("veil-demo/mine/people.csv"), place.at("link.csv")).unwrap();
+    fs::write(place.at("short.csv"), "a,b\n1,2\n").unwrap();
+    for (arguments, says) in [
+        (&["--data", "veil-demo/mine/people.csv"][..], "is in veil-demo, which the demo replaces"),
+        (&["--data", "link.csv", "-o", "./veil-demo/../veil-demo"], "link.csv is in "),
+        (&["--data", "short.csv"], "1 rows are too few"),
+        (&["--data", "absent.csv"], "absent.csv: No such file"),
+        (&["--rows", "20", "--k", "50"], "50 rows cannot be alike among 20"),
+    ] {
+        let error = place.fail(&[&["demo", "--force"], arguments].concat());
+        assert!(error.contains(says), "{error}");
+        assert_eq!(place.text("veil-demo/mine/people.csv"), table, "{error}");
+    }
 }
 
 /// Ctrl-C in the middle: the servers end with the demo.

@@ -201,11 +201,15 @@ fn a_recipient_fetches_what_the_policy_allows() {
     ));
     assert_eq!(place.text("out.csv"), "age\n39\n41\n40\n");
 
+    let sealed_as = |name: &'static str| [&all[..], &["--keep-sealed", name]].concat();
     for (sql, output, more, says) in [
         ("SELECT name FROM people", "x.csv", all.clone(), "no rule allows recipient alice to receive column name"),
         ("SELECT agee FROM people", "x.csv", all.clone(), "agee"),
         (QUERY, "x.txt", all.clone(), "use .csv, .parquet"),
         (QUERY, "-", all.clone(), "use .csv, .parquet"),
+        (QUERY, "x.csv", sealed_as("x.csv"), "x.csv cannot be the sealed parts too"),
+        (QUERY, "x.csv", sealed_as("./x.csv"), "x.csv cannot be the sealed parts too"),
+        (QUERY, "x.csv", sealed_as("x.manifest.json"), "x.manifest.json cannot be the sealed parts too"),
         (
             QUERY,
             "x.csv",

@@ -21,8 +21,8 @@ pub(super) fn tell(scene: &mut Scene, keys: &OwnerKeys) -> Result<Parties, Failu
     scene.story.chapter("Two servers start: one with the data, one with the keys")?;
     let steward = token();
     let alice = token();
-    write_secret(&scene.at("p1/tokens"), &format!("steward {steward} admin\nalice {alice}\n"))?;
-    write_secret(&scene.at("alice/token"), &format!("alice {alice}\n"))?;
+    write_secret(&scene.at("p1/tokens"), format!("steward {steward} admin\nalice {alice}\n"))?;
+    write_secret(&scene.at("alice/token"), format!("alice {alice}\n"))?;
     let table = format!("{}={}", scene.data.table, scene.encrypted());
     let canaries = Arc::new(Canaries::new(scene.data.canaries()));
     let story = &mut scene.story;

@@ -11,8 +11,8 @@ use super::parties::{P2_COMMAND, P2_POLICY, Parties};
 use super::table::Table;
 use super::{Failure, Scene, broken, dataset};
 
-/// What alice may spend of all releases together.
-const BUDGET: f64 = 3.0;
+/// How many such releases the budget of epsilon is for.
+const RELEASES: f64 = 3.0;
 
 /// What alice got.
 pub(super) struct Released {
@@ -21,8 +21,8 @@ pub(super) struct Released {
     pub(super) manifest: String,
     /// Her query.
     pub(super) sql: String,
-    /// What she may still spend.
-    pub(super) left: f64,
+    /// What she may still spend, if a column has noise.
+    pub(super) left: Option<f64>,
 }
 
 pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonymised) -> Result<Released, Failure> {
@@ -80,7 +80,7 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
         &format!("{} rows, in classes of at least {}", HumanCount(rows.rows.len() as u64), scene.k),
     )?;
     scene.story.cost(&cost)?;
-    let left = BUDGET - scene.data.noise().map_or(0.0, |(_, epsilon)| epsilon);
+    let left = scene.data.noise().map(|(_, epsilon)| (RELEASES - 1.0) * epsilon);
     Ok(Released { rows, manifest, sql, left })
 }
 
@@ -103,8 +103,8 @@ fn policy(scene: &Scene) -> Result<String, Failure> {
         scene.k,
         names(&mut data.quasi.iter())
     );
-    if let Some(noised) = &data.noised {
-        policy += &format!("epsilon = {{ {} = {BUDGET:.1} }}\n", text(noised));
+    if let Some((noised, (_, epsilon))) = data.noised.as_ref().zip(data.noise()) {
+        policy += &format!("epsilon = {{ {} = {:.1} }}\n", text(noised), RELEASES * epsilon);
     }
     Ok(policy)
 }
@@ -137,8 +137,9 @@ fn verify(scene: &mut Scene, manifest: &str) -> Result<(), Failure> {
         }
         let spent = SpentEpsilon::from_millionths(spent);
         scene.story.say(&format!(
-            "Epsilon {spent} of {BUDGET} is spent on {name}, whose values P1 changed now and then, and P2 again: neither knows which \
-             are true. P2 keeps this in its ledger, and refuses what goes beyond."
+            "Epsilon {spent} of {} is spent on {name}, whose values P1 changed now and then, and P2 again: neither knows which \
+             are true. P2 keeps this in its ledger, and refuses what goes beyond.",
+            RELEASES * epsilon
         ))?;
     }
     Ok(())

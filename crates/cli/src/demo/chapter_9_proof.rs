@@ -24,13 +24,13 @@ pub(super) fn tell(
 ) -> Outcome {
     scene.story.chapter("Did anybody see too much?")?;
     let canaries = Canaries::new(scene.data.canaries());
-    let wires = [("between P1 and P2", &parties.rounds), ("between callers and P1", &parties.calls)];
+    let wires = [("between P1 and P2", parties.rounds.clone()), ("between callers and P1", parties.calls.clone())];
+    // Their logs are complete, and nothing passes any more, once they have ended.
+    drop(parties);
     let mut places = Vec::new();
     for (name, wire) in wires {
         places.push((name.to_owned(), wire.passed().iter().sum::<u64>(), wire.heard().into_iter().next()));
     }
-    // Their logs are complete once they have ended.
-    drop(parties);
     for (party, what) in [("p1", "P1's folder: data, tables it made, log"), ("p2", "P2's folder: ledger, log")] {
         let (bytes, found) = search(&scene.at(party), &canaries)?;
         places.push((what.to_owned(), bytes, found));
@@ -138,7 +138,8 @@ fn end(scene: &mut Scene, released: &Released, report: &str) -> Outcome {
     story.typed(&program, "", &["verify", &manifest, "--owner", &owner])?;
     story.say("The engine's shell, with both servers in one process:")?;
     story.typed(&program, "", &["sql", "--keys", &p1_keys, "--embedded-p2", &p2_keys, "--table", &from])?;
-    story.say(&format!("The three parties in a terminal each; of epsilon, alice has {} left:", released.left))?;
+    let left = released.left.map(|left| format!("; of epsilon, alice has {left} left")).unwrap_or_default();
+    story.say(&format!("The three parties in a terminal each{left}:"))?;
     story.typed(&program, "P2", &["p2", "--keys", &p2_keys, "--policy", &policy, "--state", &state])?;
     story.typed(&program, "P1", &["serve", "--keys", &p1_keys, "--p2", p2, "--table", &anon])?;
     let fetch = ["fetch", "--from", p1, "--key", &alice, "--owner", &owner, "-o", "mine.csv", "--sql", &released.sql];

@@ -63,15 +63,8 @@ impl Dataset {
         })
     }
 
-    /// Copies the first rows of a CSV file into the folder, and drafts its declaration. Says whether there are more.
-    pub(super) fn of_file(folder: &Path, file: &Path, rows: usize) -> Result<(Self, bool), Failure> {
-        let (clear, more) = Table::read(file, rows)?;
-        if clear.rows.len() < 4 {
-            let rows = clear.rows.len();
-            return Err(
-                format!("{}: {rows} rows are too few to hide anybody among: give at least 4", file.display()).into()
-            );
-        }
+    /// Copies what was read of a CSV file into the folder, and drafts its declaration.
+    pub(super) fn of_file(folder: &Path, file: &Path, clear: Table) -> Result<Self, Failure> {
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("table");
         let stem = if TAKEN.contains(&stem) { format!("{stem}_data") } else { stem.to_owned() };
         let data = folder.join(format!("{stem}.csv"));
@@ -98,7 +91,12 @@ impl Dataset {
         };
         dataset.noised = last(|kind| matches!(kind, ColumnKind::Binary(_)))
             .or_else(|| last(|kind| matches!(kind, ColumnKind::Category(..))));
-        Ok((dataset, more))
+        // The search may take columns away, and brings no others.
+        let mut others = dataset.clear.names.iter().filter(|name| dataset.noised.as_ref() != Some(name));
+        match others.any(|name| dataset.can_be_alike(name)) {
+            true => Ok(dataset),
+            false => Err(dataset.nothing_alike()),
+        }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -135,9 +133,7 @@ impl Dataset {
         chosen.truncate(MOST_QUASI);
         self.quasi = able.into_iter().filter(|name| chosen.contains(name)).collect();
         if self.quasi.is_empty() {
-            let what = "has no column of numbers, dates, truth values or categories without missing values that could be \
-                        made alike; if it has some, are they separated by commas?";
-            return Err(format!("{} {what}", self.table).into());
+            return Err(self.nothing_alike());
         }
         let is_left =
             |name: &&String| !self.quasi.contains(name) && self.noised.as_ref() != Some(name) && !self.is_text(name);
@@ -146,6 +142,12 @@ impl Dataset {
         left.truncate(2);
         self.untouched = left;
         Ok(())
+    }
+
+    fn nothing_alike(&self) -> Failure {
+        let what = "has no column of numbers, dates, truth values or categories without missing values that could be \
+                    made alike; if it has some, are they separated by commas?";
+        format!("{} {what}", self.table).into()
     }
 
     fn is_text(&self, column: &str) -> bool {
@@ -220,6 +222,18 @@ impl Dataset {
         }
         secret.retain(|word| !public.contains(word.as_str()));
         secret
+    }
+}
+
+/// The first rows of a CSV file, if they are enough; and whether there are more.
+pub(super) fn read(file: &Path, rows: usize) -> Result<(Table, bool), Failure> {
+    let (clear, more) = Table::read(file, rows)?;
+    match clear.rows.len() {
+        0..4 => {
+            let (file, rows) = (file.display(), clear.rows.len());
+            Err(format!("{file}: {rows} rows are too few to hide anybody among: give at least 4").into())
+        }
+        _ => Ok((clear, more)),
     }
 }
 

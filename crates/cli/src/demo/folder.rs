@@ -26,6 +26,17 @@ report.html      risk and utility, before and after
 /// The folders of the parties.
 const PARTIES: [&str; 3] = ["p1", "p2", "alice"];
 
+/// Refuses a file of the user's that would be removed with the folder.
+pub(super) fn keep_out(folder: &Path, file: &Path) -> Result<(), Failure> {
+    let shown = file.display();
+    let canonical = file.canonicalize().map_err(|error| format!("{shown}: {error}"))?;
+    if folder.canonicalize().is_ok_and(|folder| canonical.starts_with(folder)) {
+        let folder = folder.display();
+        return Err(format!("{shown} is in {folder}, which the demo replaces: choose another folder with -o").into());
+    }
+    Ok(())
+}
+
 /// Makes the folder and those of the parties in it.
 pub(super) fn prepare(folder: &Path, force: bool) -> Result<PathBuf, Failure> {
     let io = |source| OwnerError::Io { file: folder.to_owned(), source };
@@ -43,8 +54,13 @@ pub(super) fn prepare(folder: &Path, force: bool) -> Result<PathBuf, Failure> {
         }
         fs::remove_dir_all(folder).map_err(io)?;
     }
+    let mut folders = fs::DirBuilder::new();
+    folders.recursive(true);
+    // Clear data is in it.
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
     for party in PARTIES {
-        fs::create_dir_all(folder.join(party)).map_err(io)?;
+        folders.create(folder.join(party)).map_err(io)?;
     }
     fs::write(folder.join(ABOUT), format!("{FIRST_LINE}\n{TEXT}")).map_err(io)?;
     Ok(folder.to_owned())
@@ -74,6 +90,11 @@ mod tests {
         let (mine, theirs) = (place.path().join("demo"), place.path().join("precious"));
         prepare(&mine, false).unwrap();
         fs::write(mine.join("p1/old"), "x").unwrap();
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&mine.metadata().unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o700);
+        }
         assert!(prepare(&mine, false).unwrap_err().to_string().contains("exists already"));
         prepare(&mine, true).unwrap();
         assert!(!mine.join("p1/old").exists() && mine.join("alice").exists());

@@ -103,24 +103,32 @@ type Failure = Box<dyn std::error::Error>;
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let started = Instant::now();
-    if let Some(file) = &arguments.data {
-        // Before anything is made: a name that is wrong leaves no folder.
-        std::fs::File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    let folder = folder::prepare(&arguments.output, arguments.force)?;
-    let (data, more) = match &arguments.data {
-        Some(file) => Dataset::of_file(&folder, file, arguments.rows.unwrap_or(STUDY as u32) as usize)?,
-        None => (Dataset::sample(&folder, arguments.rows.unwrap_or(10_000) as usize, arguments.seed)?, false),
+    // Before anything is made or replaced: a mistake leaves all as it was.
+    let (rows, own) = match &arguments.data {
+        Some(file) => {
+            folder::keep_out(&arguments.output, file)?;
+            let (clear, more) = dataset::read(file, arguments.rows.unwrap_or(STUDY as u32) as usize)?;
+            (clear.rows.len(), Some((file, clear, more)))
+        }
+        None => (arguments.rows.unwrap_or(10_000) as usize, None),
     };
-    let study = data.rows().min(STUDY);
+    let study = rows.min(STUDY);
     let k = arguments.k.map_or((study / 2).clamp(2, 10), |k| k as usize);
     if k > study {
         let study = HumanCount(study as u64);
         return Err(format!("{k} rows cannot be alike among {study}: give a smaller --k, or more rows").into());
     }
+    let folder = folder::prepare(&arguments.output, arguments.force)?;
+    let cut = own.as_ref().and_then(|&(file, _, more)| more.then_some(file.as_path()));
+    let data = match own {
+        Some((file, clear, _)) => Dataset::of_file(&folder, file, clear),
+        None => Dataset::sample(&folder, rows, arguments.seed),
+    };
+    // What was only just begun is of no use to anybody; the sentence says why.
+    let data = data.inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))?;
     let program = Program::new(&folder, arguments.quiet)?;
     let scene = &mut Scene { story: Story::new(), program, folder, data, k, quiet: arguments.quiet, started };
-    chapter_1_data::tell(scene, arguments.data.as_deref().filter(|_| more))?;
+    chapter_1_data::tell(scene, cut)?;
     let keys = chapter_2_encrypt::tell(scene)?;
     let mut parties = chapter_3_servers::tell(scene, &keys)?;
     chapter_4_identifiers::tell(scene, &mut parties)?;

@@ -149,12 +149,12 @@ impl Parties {
 }
 
 /// A file that its owner alone can read.
-pub(super) fn write_secret(file: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write_secret(file: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let named = |error: std::io::Error| format!("{}: {error}", file.display());
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
     let mut opened: File = open.open(file).map_err(named)?;
-    Ok(std::io::Write::write_all(&mut opened, text.as_bytes()).map_err(named)?)
+    Ok(std::io::Write::write_all(&mut opened, text.as_ref()).map_err(named)?)
 }

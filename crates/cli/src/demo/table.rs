@@ -11,6 +11,8 @@ use arrow::csv::{ReaderBuilder, Writer};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
+use super::parties::write_secret;
+
 /// Columns with names, rows of text. What is NULL is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Table {
@@ -69,7 +71,7 @@ impl Table {
         Ok(())
     }
 
-    /// As a CSV file with a header.
+    /// As a CSV file with a header, which its owner alone can read.
     pub(super) fn write(&self, file: &Path) -> Result<(), Failure> {
         let column = |at: usize| -> ArrayRef {
             let value = |row: &Vec<String>| row.get(at).filter(|text| !text.is_empty()).cloned();
@@ -78,7 +80,9 @@ impl Table {
         let fields: Vec<Field> = self.names.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect();
         let columns = (0..self.names.len()).map(column).collect();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
-        Ok(Writer::new(File::create(file)?).write(&batch)?)
+        let mut text = Vec::new();
+        Writer::new(&mut text).write(&batch)?;
+        write_secret(file, &text)
     }
 
     pub(super) fn place(&self, name: &str) -> Option<usize> {
@@ -168,6 +172,11 @@ mod tests {
         let table = table(&["a", "b"], &[&["1,5", "x"], &["", "two\nlines"], &["3", "y"]]);
         let file = folder.path().join("t.csv");
         table.write(&file).unwrap();
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600);
+        }
         assert_eq!(Table::read(&file, 10).unwrap(), (table.clone(), false));
         let (first, more) = Table::read(&file, 2).unwrap();
         assert_eq!((first.rows.as_slice(), more), (&table.rows[..2], true));

@@ -85,16 +85,17 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: usize, share
         && let Ok(count @ 1..) = from.read(free).await
     {
         let end = kept + count;
-        let Some(fresh) = buffer.get(kept..end) else { break };
-        if to.write_all(fresh).await.is_err() {
-            break;
-        }
+        // Before they are passed on: whoever has them asks for a count that has them too.
         if let Some(passed) = shared.passed.get(way) {
             passed.fetch_add(count as u64, Ordering::Relaxed);
         }
         for word in buffer.get(..end).map(|bytes| shared.canaries.find(bytes)).into_iter().flatten() {
             let mut heard = shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
             heard.insert(String::from_utf8_lossy(word).into_owned());
+        }
+        let Some(fresh) = buffer.get(kept..end) else { break };
+        if to.write_all(fresh).await.is_err() {
+            break;
         }
         let start = end.saturating_sub(overlap);
         buffer.copy_within(start..end, 0);
