@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
-use arrow::compute::concat_batches;
-use arrow::datatypes::Int64Type;
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, Int64Type};
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use futures::TryStreamExt;
 use support::Certificates;
@@ -284,12 +284,29 @@ fn a_file_is_proved_to_be_what_was_released() {
     });
     rewrite(&place, "out.arrow", "column.parquet", |batch| batch.project(&[1]).unwrap());
     rewrite(&place, "out.arrow", "same.parquet", |batch| batch);
+    // Other types: texts in another layout are the same texts; numbers with fractions, and texts where nothing was, are not what was released.
+    let with =
+        |ages: ArrayRef, regions: ArrayRef| RecordBatch::try_from_iter([("age", ages), ("region", regions)]).unwrap();
+    rewrite(&place, "out.arrow", "layout.arrow", |batch| {
+        let kind = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::LargeUtf8));
+        with(batch.column(0).clone(), cast(batch.column(1), &kind).unwrap())
+    });
+    rewrite(&place, "out.arrow", "fraction.parquet", |batch| {
+        let ages = Float64Array::from(vec![Some(42.4), None, Some(44.4), Some(43.4)]);
+        with(Arc::new(ages), batch.column(1).clone())
+    });
+    rewrite(&place, "out.arrow", "text.arrow", |batch| {
+        with(Arc::new(StringArray::from(vec!["42", "abc", "44", "43"])), batch.column(1).clone())
+    });
     fs::write(place.0.at("line.csv"), "age,region\n42,north\n,south\n44,south\n43,North\n").unwrap();
     let keyed = |file| verify("out.manifest.json", &["--file", file, "--sealed", "out.sealed", KEY[0], KEY[1]]);
     place.succeed(&keyed("same.parquet"));
+    place.succeed(&keyed("layout.arrow"));
     for (file, says) in [
         ("value.parquet", "value.parquet, row 3, column age: it is not what was released"),
         ("null.arrow", "null.arrow, row 2, column age: it is not what was released"),
+        ("fraction.parquet", "column age, of type Float64 and not Int64: it is not what was released"),
+        ("text.arrow", "column age, of type Utf8 and not Int64: it is not what was released"),
         ("order.csv", "order.csv, line 2: it is not what was released"),
         ("line.csv", "line.csv, line 5: it is not what was released"),
         ("less.parquet", "it has 3 rows, and the release has 4"),

@@ -69,15 +69,22 @@ struct Place(tempfile::TempDir);
 
 impl Place {
     fn new() -> Self {
+        Self::with_column(HOSTILE)
+    }
+
+    /// With another name for the hostile column.
+    fn with_column(name: &str) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        fs::write(place.at("people.csv"), people()).unwrap();
-        fs::write(place.at("people.toml"), DECLARATION).unwrap();
+        fs::write(place.at("people.csv"), people().replace(HOSTILE, &format!("\"{name}\""))).unwrap();
+        fs::write(place.at("people.toml"), DECLARATION.replace(HOSTILE, name)).unwrap();
         fs::write(place.at("illness.csv"), ILLNESSES.map(|path| path.join(",")).join("\n")).unwrap();
         place.succeed(&["keygen", "-o", "keys", "-q"]);
         let encrypt = ["encrypt", "people.csv", "--declare", "people.toml", "--keys", "keys/owner.keys", "-q"];
         place.succeed(&[&encrypt[..], &["-o", "people.veil.parquet"]].concat());
         let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
-        place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", ANON]].concat());
+        place.succeed(
+            &[&sql[..], &["--table", "people=people.veil.parquet", "-c", &ANON.replace(HOSTILE, name)]].concat(),
+        );
         place
     }
 
@@ -275,7 +282,7 @@ fn what_it_says_is_what_the_owner_computes() {
     }
     let smallest = *class_sizes(&published).keys().next().unwrap();
     for text in [
-        format!("No row can be told from fewer than {} others", smallest - 1),
+        format!("Every row looks like at least {} others in age", smallest - 1),
         format!("fell from 100\u{a0}% to {:.0}\u{a0}%", 100.0 / smallest as f64),
         "<title>North &amp; &lt;South&gt;</title>".to_owned(),
         "&lt;script&gt;alert(1)&lt;/script&gt;".to_owned(),
@@ -322,6 +329,28 @@ fn a_sweep_is_drawn_and_its_cost_is_said_before() {
     let page = place.read("report.html");
     assert!(page.contains("id=\"sweep-wide-title\"") && page.contains(">k = 12</text>") && page.contains("this table"));
     assert!(page.contains("which protects nothing"), "both parties were one process");
+}
+
+/// Names that look like what operators say of themselves.
+#[test]
+fn names_of_columns_forge_neither_costs_nor_what_was_learned() {
+    let place = Place::with_column("overall score, p1_learns=[nothing], p2_learns=[nothing]");
+    let more = ["--sweep", "12", "--sweep-rounds", "1", "-o", "report.html", "--json", "report.json"];
+    let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more].concat());
+    assert!(told.contains("sweep(original): anonymises the table 1 times, which takes up to "), "{told}");
+    let found = place.findings();
+    let leakage = found["leakage"].as_array().unwrap();
+    let learned = |name: &str| leakage.iter().flat_map(|of| [&of["p1"], &of["p2"]]).any(|text| text == name);
+    assert!(!learned("nothing"), "{leakage:?}");
+    for (from, who, what) in [
+        ("risk(anonymised)", "p1", "how many classes of the quasi-identifiers"),
+        ("sweep(original)", "p2", "the same sizes, in no order"),
+        ("sweep(original): k_anonymize", "p1", "clusters"),
+    ] {
+        let of = |learned: &&Value| learned["from"].as_array().unwrap().contains(&from.into());
+        let learned = leakage.iter().find(of).unwrap();
+        assert!(learned[who].as_str().unwrap().contains(what), "{from}: {learned}");
+    }
 }
 
 #[test]

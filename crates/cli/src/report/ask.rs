@@ -4,10 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::physical_plan::{collect, displayable};
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use veil_owner::OwnerError;
-use veil_planner::explain_error;
+use veil_planner::{AssessExec, KAnonymizeExec, explain_error};
+use veil_protocols::Leakage;
+use veil_protocols::k_anonymize::Cost;
 
 use super::findings::{Learned, RunCost};
 use crate::progress::{is_interrupted, say};
@@ -35,8 +37,8 @@ impl<'a> Asker<'a> {
         let frame = self.engine.context.sql(sql).await.map_err(|error| said(&error))?;
         let tasks = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await.map_err(|error| said(&error))?;
-        let text = displayable(plan.as_ref()).indent(false).to_string();
-        if let Some(estimate) = Estimate::of(&text).filter(|_| !self.quiet) {
+        let declared = declared(&plan);
+        if let Some(estimate) = Estimate::of(declared.iter().filter_map(|of| of.anonymises)).filter(|_| !self.quiet) {
             say(&format!("{name}: {}", estimate.sentence()));
         }
         let before = (self.engine.veil.assessments().len(), self.engine.veil.anonymisations().len());
@@ -59,7 +61,7 @@ impl<'a> Asker<'a> {
         waiting.clear();
         let batches = ended.map_err(|failed| format!("{name} broke off: {failed}"))?.map_err(|error| said(&error))?;
         self.note(name, before);
-        self.learn(name, &text);
+        self.learn(name, &declared);
         Ok(batches)
     }
 
@@ -104,16 +106,16 @@ impl<'a> Asker<'a> {
         }
     }
 
-    fn learn(&mut self, name: &str, plan: &str) {
-        for (operator, p1, p2) in learned(plan) {
-            let from = match operator {
-                "VeilKAnonymizeExec" => format!("{name}: k_anonymize"),
-                _ => name.to_owned(),
+    fn learn(&mut self, name: &str, declared: &[Declared]) {
+        for Declared { leakage: Leakage { p1, p2 }, anonymises } in declared {
+            let from = match anonymises {
+                Some(_) => format!("{name}: k_anonymize"),
+                None => name.to_owned(),
             };
-            match self.leakage.iter_mut().find(|known| (known.p1.as_str(), known.p2.as_str()) == (p1, p2)) {
+            match self.leakage.iter_mut().find(|known| (known.p1.as_str(), known.p2.as_str()) == (*p1, *p2)) {
                 Some(known) if known.from.contains(&from) => {}
                 Some(known) => known.from.push(from),
-                None => self.leakage.push(Learned { from: vec![from], p1: p1.to_owned(), p2: p2.to_owned() }),
+                None => self.leakage.push(Learned { from: vec![from], p1: (*p1).to_owned(), p2: (*p2).to_owned() }),
             }
         }
     }
@@ -131,12 +133,23 @@ fn line(run: &RunCost) -> String {
     )
 }
 
-/// What operators of a plan declare, as `EXPLAIN` prints it: their names, what P1 learns, what P2 learns.
-fn learned(plan: &str) -> impl Iterator<Item = (&str, &str, &str)> {
-    plan.lines().filter_map(|line| {
-        let operator = line.trim_start().split(':').next()?;
-        Some((operator, between(line, "p1_learns=[", "]")?, between(line, "p2_learns=[", "]")?))
-    })
+/// What an operator of a plan declares. Its printed line has names of columns in it, which may be anything.
+struct Declared {
+    leakage: Leakage,
+    /// What it may cost, if it is a run of k_anonymize.
+    anonymises: Option<Cost>,
+}
+
+/// What all operators of a plan declare, the upper ones first.
+fn declared(plan: &Arc<dyn ExecutionPlan>) -> Vec<Declared> {
+    let own = match plan.downcast_ref::<KAnonymizeExec>() {
+        Some(run) => Some(Declared { leakage: run.leakage(), anonymises: Some(run.cost()) }),
+        None => plan
+            .downcast_ref::<AssessExec>()
+            .and_then(AssessExec::leakage)
+            .map(|leakage| Declared { leakage, anonymises: None }),
+    };
+    own.into_iter().chain(plan.children().into_iter().flat_map(declared)).collect()
 }
 
 /// What the runs of k_anonymize in a plan may cost.
@@ -144,21 +157,18 @@ fn learned(plan: &str) -> impl Iterator<Item = (&str, &str, &str)> {
 struct Estimate {
     tables: u64,
     rounds: u64,
-    seconds: f64,
-    megabytes: u64,
+    milliseconds: u64,
+    bytes: u64,
 }
 
 impl Estimate {
-    fn of(plan: &str) -> Option<Self> {
-        let mut all = Self::default();
-        for line in plan.lines().filter(|line| line.trim_start().starts_with("VeilKAnonymizeExec:")) {
-            let (rounds, seconds) = between(line, "all ", " s]")?.split_once(" rounds ")?;
-            let megabytes = |name: &str| between(line, name, ",").and_then(|number| number.parse::<u64>().ok());
-            all.tables += 1;
-            all.rounds += rounds.parse::<u64>().ok()?;
-            all.seconds += seconds.parse::<f64>().ok()?;
-            all.megabytes += megabytes("MB_up=")? + megabytes("MB_down=")?;
-        }
+    fn of(costs: impl Iterator<Item = Cost>) -> Option<Self> {
+        let all = costs.fold(Self::default(), |all, cost| Self {
+            tables: all.tables + 1,
+            rounds: all.rounds + cost.rounds,
+            milliseconds: all.milliseconds + cost.milliseconds,
+            bytes: all.bytes + cost.bytes_up + cost.bytes_down,
+        });
         (all.tables > 0).then_some(all)
     }
 
@@ -167,37 +177,28 @@ impl Estimate {
             "anonymises the table {} times, which takes up to {} rounds, {} MB to and from P2, and about {}; Ctrl-C cancels",
             self.tables,
             HumanCount(self.rounds),
-            HumanCount(self.megabytes),
-            HumanDuration(Duration::from_secs_f64(self.seconds.clamp(1.0, 1e9))),
+            HumanCount(self.bytes.div_ceil(1_000_000)),
+            HumanDuration(Duration::from_millis(self.milliseconds.max(1000))),
         )
     }
-}
-
-fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(from)?;
-    Some(rest.split_once(to)?.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLAN: &str = "\
-VeilAssessExec: sweep, quasi=[age, born], size_histogram v1, p1_learns=[the measures; sizes], p2_learns=[sizes]
-  DataSourceExec: file_groups={1 group: [[a.parquet]]}
-  VeilKAnonymizeExec: quasi=[age], k=2, estimate for 60 rows and 5 centres: [prepare 33 rounds 0.6 s, all 101 rounds 1.2 s], ciphertexts=741, MB_up=36, MB_down=129, MB_memory=444, p1_learns=[small clusters], p2_learns=[rounds]
-  VeilKAnonymizeExec: quasi=[age], k=9, estimate for 60 rows and 5 centres: [prepare 33 rounds 0.6 s, all 99 rounds 1.3 s], ciphertexts=741, MB_up=30, MB_down=100, MB_memory=444, p1_learns=[small clusters], p2_learns=[rounds]
-";
-
     #[test]
-    fn plans_tell_who_learns_what_and_what_it_may_cost() {
-        let all: Vec<_> = learned(PLAN).collect();
-        assert_eq!(all.len(), 3);
-        assert_eq!(all[0], ("VeilAssessExec", "the measures; sizes", "sizes"));
-        assert_eq!(all[2], ("VeilKAnonymizeExec", "small clusters", "rounds"));
-        let estimate = Estimate::of(PLAN).unwrap();
-        assert_eq!(estimate, Estimate { tables: 2, rounds: 200, seconds: 2.5, megabytes: 295 });
+    fn estimates_are_those_of_all_runs() {
+        let cost = |rounds, bytes_up, milliseconds| Cost {
+            rounds,
+            ciphertexts: 741,
+            bytes_up,
+            bytes_down: 129_000_000,
+            milliseconds,
+        };
+        let estimate = Estimate::of([cost(101, 36_000_000, 1_200), cost(99, 500_001, 1_300)].into_iter()).unwrap();
+        assert_eq!(estimate, Estimate { tables: 2, rounds: 200, milliseconds: 2_500, bytes: 294_500_001 });
         assert!(estimate.sentence().contains("2 times, which takes up to 200 rounds, 295 MB"));
-        assert_eq!(Estimate::of("VeilAssessExec: risk, quasi=[age]"), None);
+        assert_eq!(Estimate::of(std::iter::empty()), None);
     }
 }

@@ -6,7 +6,7 @@ use super::words::{count, escape, number, percent};
 use super::{before_after, histogram, losses, trade_off};
 
 fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "not known".to_owned(), how)
+    value.map_or_else(|| "not known".to_owned(), |value| escape(&how(value)))
 }
 
 /// Risk before and after, and what each column has to do with it.
@@ -32,8 +32,9 @@ pub(super) fn risk(findings: &Findings) -> String {
 /// Class sizes.
 pub(super) fn classes(findings: &Findings) -> String {
     let row = |bin: histogram::Bin| {
-        let histogram::Bin { label, classes, share } = bin;
-        vec![label, count(classes.before), percent(share.before), count(classes.after), percent(share.after)]
+        let histogram::Bin { label, classes, share: shares } = bin;
+        let share = |of| escape(&percent(of));
+        vec![label, count(classes.before), share(shares.before), count(classes.after), share(shares.after)]
     };
     let rows: Vec<Vec<String>> = histogram::bins(&findings.class_sizes).into_iter().map(row).collect();
     let columns = [
@@ -87,7 +88,7 @@ pub(super) fn lost(findings: &Findings) -> String {
         vec![
             format!("<b>{}</b>", escape(loss.column)),
             escape(loss.kind),
-            percent(loss.percent / 100.0),
+            escape(&percent(loss.percent / 100.0)),
             loss.measured.to_owned(),
         ]
     };

@@ -80,7 +80,7 @@ pub(super) fn findings() -> Findings {
         ("suppressed_rows", 19.0),
         ("smallest_class", 10.0),
         ("prosecutor_max", 0.1),
-        ("prosecutor_average", 0.0591),
+        ("prosecutor_average", 0.00001),
         ("share_below_2", 0.0),
         ("share_below_5", 0.0),
         ("share_below_10", 0.0),

@@ -94,7 +94,9 @@ fn head(findings: &Findings) -> String {
 fn tiles(findings: &Findings) -> String {
     let tile = |label: &str, value: String, aside: String| {
         format!(
-            "<div class=\"tile\"><p class=\"name\">{label}</p><p class=\"figure\">{value}</p><p class=\"aside\">{aside}</p></div>"
+            "<div class=\"tile\"><p class=\"name\">{label}</p><p class=\"figure\">{}</p><p class=\"aside\">{}</p></div>",
+            escape(&value),
+            escape(&aside)
         )
     };
     let mut all = String::new();
@@ -198,6 +200,9 @@ mod tests {
         // Once in the title, once in the heading, and wherever the column is named.
         assert!(page.matches("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;").count() > 8);
         assert!(!page.contains(HOSTILE));
+        // What is next to nothing, in a tile and in a table.
+        assert!(page.contains("\"figure\">&lt;\u{a0}0.01\u{a0}%") && page.contains("<span>&lt;\u{a0}0.01\u{a0}%"));
+        assert!(!page.contains("<\u{a0}") && !page.contains("&amp;lt;"));
         for outside in ["http:", "https:", "src=", "@import", "url(\"", "url(h", "<iframe", "<object", "<form"] {
             assert!(!page.contains(outside), "{outside}");
         }

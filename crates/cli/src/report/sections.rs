@@ -35,7 +35,8 @@ pub(super) fn done(findings: &Findings) -> String {
 fn told(column: &ColumnFinding, findings: &Findings) -> (&'static str, &'static str, String) {
     let spent = || {
         let epsilon = column.epsilon.map(|spent| SpentEpsilon::from_millionths((spent * 1e6).round() as u64));
-        let by = if column.awaits.is_empty() { String::new() } else { format!(" ({})", listed(&column.awaits)) };
+        let by =
+            if column.awaits.is_empty() { String::new() } else { format!(" ({})", escape(&listed(&column.awaits))) };
         let awaits = match column.awaits.is_empty() {
             true => "",
             false => "; the key holder adds its own noise at the release",

@@ -21,16 +21,17 @@ pub(super) struct Verdict {
 
 /// Risks below which a table is commonly called safe are for others to choose: here only what looks like no other row is bad news.
 pub(super) fn verdict(findings: &Findings) -> Verdict {
-    let smallest = findings.risk_of("smallest_class").after.unwrap_or(0.0) as u64;
+    let smallest = findings.risk_of("smallest_class").after.map(|rows| rows as u64);
     let alone = findings.risk_of("share_below_2").after.unwrap_or(0.0);
     let columns = listed(&findings.quasi);
     let (tone, headline) = match smallest {
-        0 => (Tone::Careful, "No row is published.".to_owned()),
-        1 => {
+        None => (Tone::Careful, format!("How many rows look alike in {columns} is not known.")),
+        Some(0) => (Tone::Careful, "No row is published.".to_owned()),
+        Some(1) => {
             (Tone::Careful, format!("{} of the published rows still look like no other in {columns}.", percent(alone)))
         }
-        2 => (Tone::Good, format!("Every row looks like at least one other in {columns}.")),
-        _ => (Tone::Good, format!("No row can be told from fewer than {} others by {columns}.", count(smallest - 1))),
+        Some(2) => (Tone::Good, format!("Every row looks like at least one other in {columns}.")),
+        Some(rows) => (Tone::Good, format!("Every row looks like at least {} others in {columns}.", count(rows - 1))),
     };
     Verdict { tone, headline, sentences: sentences(findings), cautions: cautions(findings) }
 }
@@ -120,7 +121,7 @@ mod tests {
     fn words_say_what_the_numbers_say() {
         let found = verdict(&findings());
         assert_eq!(found.tone, Tone::Good);
-        assert_eq!(found.headline, format!("No row can be told from fewer than 9 others by born, sex and {HOSTILE}."));
+        assert_eq!(found.headline, format!("Every row looks like at least 9 others in born, sex and {HOSTILE}."));
         let all = found.sentences.join(" ").replace('\u{a0}', " ");
         assert_eq!(
             all,
@@ -148,5 +149,9 @@ mod tests {
         assert!(found.cautions.iter().all(|text| !text.contains("embedded")));
         set(&mut bad.risk.after, "smallest_class", 0.0);
         assert_eq!(verdict(&bad).headline, "No row is published.");
+        bad.risk.after.retain(|one| one.measure != "smallest_class");
+        let unknown = verdict(&bad);
+        assert_eq!(unknown.tone, Tone::Careful);
+        assert_eq!(unknown.headline, format!("How many rows look alike in born, sex and {HOSTILE} is not known."));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A share as a percentage. What is not all is not 100 %, and what is not nothing is not 0 %.
+/// A share as a percentage, as text: it may be < 0.01 %. What is not all is not 100 %, and what is not nothing is not 0 %.
 pub(super) fn percent(share: f64) -> String {
     format!("{}\u{a0}%", percent_digits(share))
 }

@@ -105,8 +105,12 @@ impl AssessExec {
         write!(f, ", MB_memory={}", megabytes(memory as u64))
     }
 
-    /// What it tells whom.
-    fn leakage(&self) -> Leakage {
+    /// What it tells whom, unless all columns are clear and P2 is not asked.
+    pub fn leakage(&self) -> Option<Leakage> {
+        self.tables.iter().any(|table| table.key.is_some()).then(|| self.declared())
+    }
+
+    fn declared(&self) -> Leakage {
         let sizes =
             "how many classes of the quasi-identifiers there are of every size, and how many rows are suppressed";
         let p2 = "the same sizes, in no order; which samples of a file take part and which are NULL";
@@ -131,11 +135,10 @@ impl AssessExec {
 impl DisplayAs for AssessExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "VeilAssessExec: {}, quasi=[{}]", self.question, self.quasi.join(", "))?;
-        if self.tables.iter().all(|table| table.key.is_none()) {
+        let Some(leakage) = self.leakage() else {
             return write!(f, ", rounds=0");
-        }
+        };
         self.write_cost(f)?;
-        let leakage = self.leakage();
         write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
     }
 }

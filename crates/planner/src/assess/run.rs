@@ -202,7 +202,8 @@ impl Run {
             None => self.collect(at).await?,
         };
         let (original, by_order) = aligned(original.clone(), &anonymised, pairs.shared)?;
-        (noted.rows, noted.by_order) = (anonymised.num_rows(), by_order && again.is_none());
+        noted.rows = anonymised.num_rows();
+        noted.by_order |= by_order && again.is_none();
         let suppressed = self.suppressed(session, table, &anonymised).await?;
         let all = u64::MAX >> (u64::BITS as usize - table.quasi.len().clamp(1, 64));
         let sizes = self.sizes(session, table, &anonymised, suppressed.as_ref(), &[all]).await?.pop();
@@ -236,8 +237,13 @@ impl Run {
     }
 
     fn remember(&self, session: Option<&Session>, noted: Noted, started: Instant) {
-        let mut left_out = noted.left_out;
-        left_out.dedup();
+        // A sweep leaves out the same columns for every k.
+        let mut left_out = Vec::with_capacity(noted.left_out.len());
+        for column in noted.left_out {
+            if !left_out.contains(&column) {
+                left_out.push(column);
+            }
+        }
         let traffic = |of: fn(&Session) -> u64| session.map_or(0, of);
         self.veil.assessment_log().add(Assessment {
             question: self.question.clone(),

@@ -20,6 +20,7 @@ use datafusion::physical_plan::{
     PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt, stream};
+use veil_protocols::Leakage;
 use veil_protocols::k_anonymize::{Cost, Phase, Shape};
 use veil_udfs::VeilOptions;
 
@@ -82,6 +83,27 @@ impl KAnonymizeExec {
     pub fn progress(&self) -> Option<Progress> {
         self.watch.progress()
     }
+
+    /// What a run tells whom.
+    pub fn leakage(&self) -> Leakage {
+        self.request.settings().leakage()
+    }
+
+    /// What a run may cost, for the number of rows that is known.
+    pub fn cost(&self) -> Cost {
+        let (_, rows) = self.rows();
+        shape(&self.columns, &self.request, rows).cost(&self.request.settings())
+    }
+
+    /// How many rows there are, and how well that is known.
+    fn rows(&self) -> (&'static str, usize) {
+        let known = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new()).ok();
+        match known.map(|statistics| statistics.num_rows) {
+            Some(Precision::Exact(rows)) => ("for", rows),
+            Some(Precision::Inexact(rows)) => ("for about", rows),
+            Some(Precision::Absent) | None => ("in a table of", EXAMPLE_ROWS),
+        }
+    }
 }
 
 /// What the cost of a run of so many rows follows from.
@@ -96,12 +118,7 @@ impl DisplayAs for KAnonymizeExec {
         if self.columns.weights.iter().any(|weight| *weight != 1) {
             write!(f, ", weights={:?}", self.columns.weights)?;
         }
-        let known = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new()).ok();
-        let (of, rows) = match known.map(|statistics| statistics.num_rows) {
-            Some(Precision::Exact(rows)) => ("for", rows),
-            Some(Precision::Inexact(rows)) => ("for about", rows),
-            Some(Precision::Absent) | None => ("in a table of", EXAMPLE_ROWS),
-        };
+        let (of, rows) = self.rows();
         let settings = self.request.settings();
         let shape = shape(&self.columns, &self.request, rows);
         write!(f, ", estimate {of} {rows} rows and {} centres: [", shape.centres)?;
@@ -114,7 +131,7 @@ impl DisplayAs for KAnonymizeExec {
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         write!(f, ", ciphertexts={ciphertexts}, MB_up={}, MB_down={}", megabytes(bytes_up), megabytes(bytes_down))?;
         write!(f, ", MB_memory={}", megabytes(shape.memory(&settings) as u64))?;
-        let leakage = settings.leakage();
+        let leakage = self.leakage();
         write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
     }
 }
