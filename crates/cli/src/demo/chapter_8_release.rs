@@ -45,9 +45,11 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     scene.story.say("alice tries to get more than she may:")?;
     let data = &scene.data;
     let name = data.names.first().or(data.untouched.first()).cloned();
-    let raw = format!("SELECT {} FROM study", dataset::listed(&data.quasi));
+    // Rows that are alike as they are may leave as they are.
+    let is_raw = anonymised.study.by(&data.quasi).values().any(|rows| rows.len() < scene.k);
+    let raw = is_raw.then(|| format!("SELECT {} FROM study", dataset::listed(&data.quasi)));
     let mark = parties.mark()?;
-    for sql in name.map(|name| format!("SELECT {} FROM study", dataset::quoted(&name))).iter().chain([&raw]) {
+    for sql in name.map(|name| format!("SELECT {} FROM study", dataset::quoted(&name))).iter().chain(&raw) {
         let refused = fetch(scene, parties, sql, "alice/more.csv")?;
         if refused.code == Some(0) {
             return Err(broken("P2 released what the policy does not allow"));
