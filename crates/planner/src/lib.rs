@@ -39,6 +39,7 @@ mod find_rounds;
 mod functions;
 mod guard;
 mod identifiers;
+mod in_order;
 mod k_anonymize;
 mod operators;
 #[cfg(test)]

@@ -30,6 +30,7 @@ use super::table::Table;
 use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
+use crate::in_order::in_order;
 
 /// One run.
 pub(super) struct Run {
@@ -111,7 +112,7 @@ impl Run {
     }
 
     async fn collect_from(&self, input: &Arc<dyn ExecutionPlan>) -> Result<RecordBatch> {
-        let mut rows = input.execute(0, self.context.clone())?;
+        let mut rows = in_order(input, self.context.clone())?;
         let mut batches = Vec::new();
         while let Some(batch) = rows.try_next().await? {
             // Once as it comes, once in one piece.

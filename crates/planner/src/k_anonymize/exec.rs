@@ -29,6 +29,7 @@ use super::columns::Columns;
 use super::progress::{PhaseMetrics, Progress, Watch};
 use super::run::Run;
 use crate::Veil;
+use crate::in_order::in_order;
 
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = 8192;
@@ -179,7 +180,7 @@ impl ExecutionPlan for KAnonymizeExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, context.clone())?;
+        let input = in_order(&self.input, context.clone())?;
         let run = Run {
             veil: self.veil.clone(),
             options: VeilOptions::of(context.session_config().options()),
