@@ -13,6 +13,9 @@ use veil_privacy::{Hierarchy, Spacing};
 use veil_protocols::k_anonymize::{Anonymised, Bounds, Quasi, Values};
 use veil_slots::plain;
 
+/// Where the adult census and its hierarchies are, if anywhere.
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
+
 /// A column in the clear.
 pub(crate) enum Column {
     /// Numbers and their bounds.
@@ -91,11 +94,16 @@ impl Table {
         Self(values.into_iter().map(|values| Column::Numbers { values, bounds: (0, 100_000) }).collect())
     }
 
+    /// Whether the adult census lies beside the project.
+    pub(crate) fn has_adult() -> bool {
+        Path::new(DATA).join("adult.csv").exists()
+    }
+
     /// Age and seven categories of the adult census, if it lies beside the project; else something like it.
     pub(crate) fn adult(rows: usize) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+        let folder = Path::new(DATA);
         match std::fs::read_to_string(folder.join("adult.csv")) {
-            Ok(text) => Self::census(&text, &folder, rows),
+            Ok(text) => Self::census(&text, folder, rows),
             Err(_) => Self::lookalike(rows),
         }
     }

@@ -379,3 +379,31 @@ fn nothing_is_overwritten_and_wrong_questions_are_refused() {
         ["report", "absent.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-o", "new.html"];
     assert!(place.fail(&[&absent[..], &EMBEDDED].concat(), 1).contains("absent.parquet: "));
 }
+
+/// Without a column that tells which rows belong together nothing is guessed, and who says that their order does gets the same losses.
+#[test]
+fn rows_are_compared_by_their_order_only_if_told_to() {
+    let place = Place::with_column("wage");
+    let bare = |columns: &str, from: &str, to: &str| {
+        let (table, copy) = (format!("t={from}"), format!("COPY (SELECT {columns} FROM t ORDER BY id) TO '{to}'"));
+        let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+        place.succeed(&[&sql[..], &["--table", &table, "-c", &copy]].concat());
+    };
+    bare("age, wage, illness", "people.veil.parquet", "before.veil.parquet");
+    bare("age, wage, illness, suppressed", "anon.veil.parquet", "after.veil.parquet");
+    let report = |anonymised, original, more: &[&'static str]| {
+        let tables = ["report", anonymised, "--original", original, "--keys", "keys/p1.keys", "-q", "--force"];
+        [&tables[..], &EMBEDDED, &["-o", "report.html", "--json", "report.json"], more].concat()
+    };
+    let refused = place.fail(&report("after.veil.parquet", "before.veil.parquet", &[]), 1);
+    assert!(refused.contains("no column tells which rows of the two tables belong together"), "{refused}");
+    assert!(refused.contains("veil report --by-order"), "{refused}");
+    assert!(!place.at("report.html").exists());
+    place.succeed(&report("after.veil.parquet", "before.veil.parquet", &["--by-order"]));
+    let by_order = place.findings();
+    assert!(by_order["notes"].to_string().contains("taken in their order"), "{}", by_order["notes"]);
+    place.succeed(&report("anon.veil.parquet", "people.veil.parquet", &[]));
+    let by_cells = place.findings();
+    assert!(!by_cells["notes"].to_string().contains("taken in their order"));
+    assert_eq!(by_order["utility"], by_cells["utility"]);
+}

@@ -18,6 +18,7 @@
 //!  carry_types restores the type of cells where CASE, coalesce and casts drop it
 //!  guard       refuses comparing, sorting, grouping, hashing, casting encrypted columns
 //!  find_rounds moves calls that need P2 into nodes of their own
+//!  read_in_order  reads rows as they are stored where their order matters, with in_order_exec
 //!  tables      reads dictionaries and zeros that come with files
 //!  display     encrypted cells for people
 //!  error       errors for people
@@ -39,9 +40,10 @@ mod find_rounds;
 mod functions;
 mod guard;
 mod identifiers;
-mod in_order;
+mod in_order_exec;
 mod k_anonymize;
 mod operators;
+mod read_in_order;
 #[cfg(test)]
 mod reference;
 mod relation_function;
@@ -54,7 +56,7 @@ mod session;
 mod tables;
 mod veil;
 
-pub use assess::{AssessExec, AssessNode, Assessment, Question as AssessQuestion};
+pub use assess::{AssessExec, AssessNode, Assessment, Matched, Question as AssessQuestion};
 pub use display::veiled;
 pub use error::explain_error;
 pub use functions::{documented, function_table};

@@ -14,6 +14,7 @@ use crate::find_rounds::FindRounds;
 use crate::functions::VeilFunctions;
 use crate::guard::Guard;
 use crate::operators::RefuseOperators;
+use crate::read_in_order::ReadInOrder;
 use crate::relation_function::RelationFunctions;
 use crate::rounds_node::VeilQueryPlanner;
 use crate::tables::VeilTableFactory;
@@ -82,6 +83,10 @@ impl VeilSessionState for SessionStateBuilder {
         let relations = builder.relation_planners().get_or_insert_default();
         relations.push(Arc::new(RelationFunctions::new(catalogs)));
         builder.query_planner().get_or_insert_with(|| Arc::new(VeilQueryPlanner::new(veil.clone())));
-        builder.with_config(config).with_analyzer_rules(rules).with_table_factories(factories)
+        builder
+            .with_config(config)
+            .with_analyzer_rules(rules)
+            .with_physical_optimizer_rule(Arc::new(ReadInOrder))
+            .with_table_factories(factories)
     }
 }

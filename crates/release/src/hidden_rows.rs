@@ -79,13 +79,14 @@ impl HiddenRows {
             return Err(ReleaseError::Column { column: longest_column(batch), why });
         }
         let mut records = vec![0; width * keys.len()];
+        let mut stream = Zeroizing::new(vec![0; width]);
         for (at, (record, key)) in records.chunks_exact_mut(width).zip(keys).enumerate() {
             if let Some(row) = row(at) {
                 let row = row.as_ref();
                 record[..4].copy_from_slice(&(row.len() as u32).to_le_bytes());
                 record[4..4 + row.len()].copy_from_slice(row);
             }
-            mask(record, key);
+            mask(record, key, &mut stream);
         }
         Ok(Self { schema, width, records })
     }
@@ -127,13 +128,14 @@ impl HiddenRows {
             return Err(wrong(&format!("{} keys are not those of {rows} rows", keys.len())));
         }
         let mut records = Zeroizing::new(self.records.clone());
+        let mut stream = Zeroizing::new(vec![0; self.width]);
         let (mut places, mut found) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         for (at, (record, key)) in records.chunks_exact_mut(self.width).zip(keys).enumerate() {
             places.push(kept(at).then_some(found.len() as u32));
             if !kept(at) {
                 continue;
             }
-            mask(record, key);
+            mask(record, key, &mut stream);
             let row = record.split_first_chunk::<4>();
             let row = row.and_then(|(length, rest)| rest.get(..u32::from_le_bytes(*length) as usize));
             found.push(row.ok_or_else(|| wrong(&"a row is longer than its record"))?);
@@ -179,16 +181,15 @@ fn converter(schema: &Schema) -> Result<RowConverter, ReleaseError> {
     RowConverter::new(fields.collect()).map_err(|error| wrong(&error))
 }
 
-/// Adds or takes off what hides a record.
-fn mask(record: &mut [u8], key: &RowKey) {
+/// Adds or takes off what hides a record. The stream is room for as many bytes.
+fn mask(record: &mut [u8], key: &RowKey, stream: &mut [u8]) {
     let mut hash = Sha256::new();
     hash.update(DOMAIN);
     key.iter().for_each(|lane| hash.update(lane.to_le_bytes()));
     let mut seed: [u8; 32] = hash.finalize().into();
-    let mut stream = Zeroizing::new(vec![0; record.len()]);
-    ChaCha20Rng::from_seed(seed).fill_bytes(&mut stream);
+    ChaCha20Rng::from_seed(seed).fill_bytes(stream);
     seed.zeroize();
-    record.iter_mut().zip(stream.iter()).for_each(|(byte, stream)| *byte ^= stream);
+    record.iter_mut().zip(stream).for_each(|(byte, stream)| *byte ^= *stream);
 }
 
 /// Which column is to blame.

@@ -34,8 +34,10 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     };
     let mark = parties.mark()?;
     let mut measured = Vec::new();
-    for sql in [risk("study"), risk("anon"), "SELECT measure, column_name, value FROM utility(study, anon)".to_owned()]
-    {
+    // A table of the user's may have no column but those that were made alike. Both tables are as k_anonymize read and wrote them.
+    let by_order = if scene.data.is_sample { "" } else { ", by_order => true" };
+    let utility = format!("SELECT measure, column_name, value FROM utility(study, anon{by_order})");
+    for sql in [risk("study"), risk("anon"), utility] {
         scene.story.sql(&sql)?;
         measured.push(measures(&Table::of(&parties.ask("Assessing", &sql)?)?));
     }

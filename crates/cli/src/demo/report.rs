@@ -12,7 +12,8 @@ pub(super) fn make(scene: &mut Scene, parties: &Parties) -> Result<String, Failu
     let manifest = format!("alice/{}.manifest.json", scene.data.table);
     let of = ["report", "p1/anon.veil.parquet", "--original", "p1/study.veil.parquet", "--keys", "keys/p1.keys"];
     let how = ["--p2", &p2, "--manifest", &manifest, "-o", FILE];
-    let words = [&of[..], &how].concat();
+    let by_order = if scene.data.is_sample { &[][..] } else { &["--by-order"] };
+    let words = [&of[..], &how, by_order].concat();
     scene.command(&words)?;
     Ok(scene.shown(FILE))
 }

@@ -37,12 +37,14 @@ pub(super) async fn gather(arguments: &Arguments, engine: &Engine, manifest: Opt
     let quasi = if arguments.quasi.is_empty() { asker.last_quasi() } else { arguments.quasi.clone() };
     let named = quasi_argument(&quasi);
     let named = Some(named.as_str());
+    // What cannot be compared is refused before the rest is asked.
+    let by_order = arguments.by_order.then_some("by_order => true");
+    let sql = call("utility", &format!("{ORIGINAL}, {ANONYMISED}"), &[named, by_order]);
+    let utility = measures(&asker.ask("utility(original, anonymised)", &sql).await?)?;
     let sql = call("risk", ORIGINAL, &[named, population.as_deref()]);
     let risk_before = measures(&asker.ask("risk(original)", &sql).await?)?;
     let sizes_after = sizes(&asker.ask("class_sizes(anonymised)", &call("class_sizes", ANONYMISED, &[named])).await?)?;
     let sizes_before = sizes(&asker.ask("class_sizes(original)", &call("class_sizes", ORIGINAL, &[named])).await?)?;
-    let sql = call("utility", &format!("{ORIGINAL}, {ANONYMISED}"), &[named]);
-    let utility = measures(&asker.ask("utility(original, anonymised)", &sql).await?)?;
     let sweep = match arguments.sweep.as_slice() {
         [] => Vec::new(),
         all => {

@@ -95,6 +95,9 @@ pub(crate) struct Arguments {
     /// At most so many rounds of clustering for each k of the sweep
     #[arg(long, value_name = "ROUNDS", requires = "sweep", value_parser = clap::value_parser!(u32).range(1..))]
     sweep_rounds: Option<u32>,
+    /// Rows of both tables belong together by their order, where no column that both share tells
+    #[arg(long)]
+    by_order: bool,
     /// The manifest of the release, from `veil fetch`
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,

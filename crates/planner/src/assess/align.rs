@@ -1,85 +1,146 @@
 //! Which rows of an original and its anonymised table belong together.
 //!
-//! A cell is unlike every other cell, and a column that k_anonymize did not touch passes as it is. So a column that both tables share says which
-//! rows are the same, without saying what is in them. Where there is none, rows are taken in their order.
+//! A cell is unlike every other cell, and a column that k_anonymize did not touch passes as it is. So an encrypted column that both tables share says
+//! which rows are the same, without saying what is in them. A clear one does that as well if it has another value in every row. Where there is
+//! neither, rows are taken in their order, if the query says that they may be: an order that got lost on the way would show as a loss of data, and nobody
+//! would notice.
 
 use std::collections::HashMap;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
-use datafusion::arrow::datatypes::FieldRef;
-use datafusion::common::exec_err;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::arrow::row::{RowConverter, Rows, SortField};
+use datafusion::common::{DataFusionError, exec_err};
 use datafusion::error::Result;
-use veil_cells::{CellArray, Role};
+use veil_cells::{CellArray, CellType, Role};
 use veil_udfs::EncryptedField;
 
 use super::table::place;
 
-/// An encrypted column that both tables have, is no quasi-identifier and was not computed: its places in both. One without NULLs, if there is one.
-pub(super) fn shared_column(
-    original: &[FieldRef],
-    anonymised: &[FieldRef],
-    quasi: &[String],
-) -> Result<Option<(usize, usize)>> {
-    let mut found = None;
-    for (at, field) in original.iter().enumerate() {
-        let (Some(column), Ok(other)) = (EncryptedField::of(field)?, place("", anonymised, field.name())) else {
-            continue;
-        };
-        let Some(there) = anonymised.get(other).map(|field| EncryptedField::of(field)).transpose()?.flatten() else {
-            continue;
-        };
-        let (ours, theirs) = (&column.cell_type, &there.cell_type);
-        let same = (ours.column, ours.key, ours.lanes) == (theirs.column, theirs.key, theirs.lanes);
-        let as_it_was = !ours.computed && !theirs.computed && ours.role == Role::Data && theirs.role == Role::Data;
-        if same && as_it_was && !quasi.contains(field.name()) && place("", original, field.name()).is_ok() {
-            if !column.nullable {
-                return Ok(Some((at, other)));
-            }
-            found = found.or(Some((at, other)));
-        }
-    }
-    Ok(found)
+/// What to do where no column tells which rows belong together.
+pub(super) const REMEDY: &str = "keep an encrypted column beside the quasi-identifiers, or a clear one with another value in every row, in both \
+     tables; or say by_order => true (`veil report --by-order`) if both have the same rows in the same order";
+
+/// A column of both tables that may tell which rows are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    /// Its name.
+    name: String,
+    /// Its places in both.
+    pub(super) original: usize,
+    pub(super) anonymised: usize,
+    is_encrypted: bool,
 }
 
-/// The rows of the original in the order of the anonymised table; and whether nothing but their order told it.
+/// How rows were found to belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matched {
+    /// By cells, which no other row has.
+    Cells,
+    /// By the values of a clear column.
+    Column(String),
+    /// By their order.
+    Order,
+}
+
+/// The columns that both tables have, are no quasi-identifiers and were not computed: encrypted ones without NULLs first, then others, then clear ones.
+pub(super) fn shared_columns(original: &[FieldRef], anonymised: &[FieldRef], quasi: &[String]) -> Result<Vec<Shared>> {
+    let (mut found, is_only) = (Vec::new(), |fields: &[FieldRef], name: &str| place("", fields, name).is_ok());
+    for (at, field) in original.iter().enumerate() {
+        let name = field.name();
+        if quasi.contains(name) || !is_only(original, name) {
+            continue;
+        }
+        let Ok(other) = place("", anonymised, name) else { continue };
+        let Some(there) = anonymised.get(other) else { continue };
+        let rank = match (EncryptedField::of(field)?, EncryptedField::of(there)?) {
+            (Some(ours), Some(theirs)) if is_passed_on(&ours.cell_type, &theirs.cell_type) => u8::from(ours.nullable),
+            (None, None) if is_clear_key(field) && field.data_type() == there.data_type() => 2,
+            _ => continue,
+        };
+        found.push((rank, Shared { name: name.clone(), original: at, anonymised: other, is_encrypted: rank < 2 }));
+    }
+    found.sort_by_key(|(rank, _)| *rank);
+    // An encrypted column without NULLs is enough. Whether a clear one has a value twice only its rows tell, so that all are candidates.
+    let is_enough = found.first().is_some_and(|(rank, _)| *rank == 0);
+    let mut place = 0..;
+    found.retain(|(rank, _)| place.next() == Some(0) || (*rank == 2 && !is_enough));
+    Ok(found.into_iter().map(|(_, shared)| shared).collect())
+}
+
+/// Whether cells of the one are those of the other.
+fn is_passed_on(ours: &CellType, theirs: &CellType) -> bool {
+    let same = (ours.column, ours.key, ours.lanes) == (theirs.column, theirs.key, theirs.lanes);
+    same && [ours, theirs].iter().all(|cells| !cells.computed && cells.role == Role::Data)
+}
+
+/// Whether the values of a clear column can be told apart.
+fn is_clear_key(field: &FieldRef) -> bool {
+    let sorted = [SortField::new(field.data_type().clone())];
+    !CellType::is_only_named_in(field)
+        && !matches!(field.data_type(), DataType::Null | DataType::Boolean)
+        && RowConverter::supports_fields(&sorted)
+}
+
+/// The rows of the original in the order of the anonymised table, and what told it.
 pub(super) fn aligned(
     original: RecordBatch,
     anonymised: &RecordBatch,
-    shared: Option<(usize, usize)>,
-) -> Result<(RecordBatch, bool)> {
-    if let Some((ours, theirs)) = shared
-        && let Some(order) = order(original.column(ours), anonymised.column(theirs))?
-    {
+    shared: &[Shared],
+    by_order: bool,
+) -> Result<(RecordBatch, Matched)> {
+    for column in shared {
+        let Shared { name, original: ours, anonymised: theirs, is_encrypted } = column;
+        let (before, after) = (original.column(*ours), anonymised.column(*theirs));
+        let order = if *is_encrypted { order_of_cells(before, after) } else { order_of_values(before, after) };
+        let Some(order) = order? else { continue };
+        let matched = if *is_encrypted { Matched::Cells } else { Matched::Column(name.clone()) };
         let in_order = order.values().iter().enumerate().all(|(at, row)| at == *row as usize);
         let is_whole = original.num_rows() == order.len();
         let taken = if in_order && is_whole { original } else { take_record_batch(&original, &order)? };
-        return Ok((taken, false));
+        return Ok((taken, matched));
     }
-    match original.num_rows() == anonymised.num_rows() {
-        true => Ok((original, true)),
-        false => exec_err!(
-            "the original table has {} rows and the anonymised one {}, and no encrypted column that both share tells which belong together: keep one \
-             beside the quasi-identifiers, or compare with the rows that were anonymised",
-            original.num_rows(),
-            anonymised.num_rows()
+    let (before, after) = (original.num_rows(), anonymised.num_rows());
+    match by_order {
+        true if before == after => Ok((original, Matched::Order)),
+        true => exec_err!(
+            "the original table has {before} rows and the anonymised one {after}, so that they cannot be compared by their order: compare with the \
+             rows that were anonymised"
         ),
+        false => exec_err!("no column tells which rows of the two tables belong together: {REMEDY}"),
     }
 }
 
-/// For every row of the second column, where the same cell is in the first; nothing if some is not there.
-fn order(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Option<UInt32Array>> {
-    let external = |error: veil_cells::CellError| datafusion::common::DataFusionError::External(Box::new(error));
-    let (ours, theirs) =
-        (CellArray::try_new(original).map_err(external)?, CellArray::try_new(anonymised).map_err(external)?);
-    let mut known: HashMap<&[u8], u32> = HashMap::with_capacity(ours.len());
-    for row in 0..ours.len() {
-        let Some(cell) = ours.bytes(row) else { return Ok(None) };
+fn order_of_cells(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Option<UInt32Array>> {
+    let cells = |array| CellArray::try_new(array).map_err(|error| DataFusionError::External(Box::new(error)));
+    let (ours, theirs) = (cells(original)?, cells(anonymised)?);
+    Ok(order((ours.len(), |row| ours.bytes(row)), (theirs.len(), |row| theirs.bytes(row))))
+}
+
+fn order_of_values(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Option<UInt32Array>> {
+    if original.logical_null_count() + anonymised.logical_null_count() > 0 {
+        return Ok(None);
+    }
+    let converter = RowConverter::new(vec![SortField::new(original.data_type().clone())])?;
+    let rows = |array: &ArrayRef| -> Result<Rows> { Ok(converter.convert_columns(std::slice::from_ref(array))?) };
+    let (ours, theirs) = (rows(original)?, rows(anonymised)?);
+    let (of_ours, of_theirs) = (|row| Some(ours.row(row).data()), |row| Some(theirs.row(row).data()));
+    Ok(order((ours.num_rows(), of_ours), (theirs.num_rows(), of_theirs)))
+}
+
+/// For every row of the second column, where the first has the same; nothing if it is nowhere, or if the first has anything twice.
+fn order<'a, 'b>(
+    (ours, our_bytes): (usize, impl Fn(usize) -> Option<&'a [u8]>),
+    (theirs, their_bytes): (usize, impl Fn(usize) -> Option<&'b [u8]>),
+) -> Option<UInt32Array> {
+    let mut known: HashMap<&[u8], u32> = HashMap::with_capacity(ours);
+    for row in 0..ours {
         // The same row twice, as a join makes them: nobody can tell which is which.
-        if known.insert(cell, row as u32).is_some() {
-            return Ok(None);
+        if known.insert(our_bytes(row)?, u32::try_from(row).ok()?).is_some() {
+            return None;
         }
     }
-    let place = |row: usize| known.get(theirs.bytes(row)?).copied();
-    Ok((0..theirs.len()).map(place).collect::<Option<Vec<u32>>>().map(UInt32Array::from))
+    let place = |row: usize| known.get(their_bytes(row)?).copied();
+    (0..theirs).map(place).collect::<Option<Vec<u32>>>().map(UInt32Array::from)
 }

@@ -76,6 +76,11 @@ impl AssessExec {
         Ok(Self { veil, question, quasi, inputs, tables, pairs, properties, metrics: ExecutionPlanMetricsSet::new() })
     }
 
+    /// Whether rows of its inputs may belong together by their order.
+    pub(crate) fn is_by_order(&self) -> bool {
+        self.question.by_order()
+    }
+
     /// What it may cost, for the number of rows that is known. Runs of k_anonymize below tell their own.
     fn write_cost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let input = self

@@ -31,6 +31,7 @@ use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Documentation, Extension, LogicalPlan};
 use veil_udfs::document;
 
+pub use align::Matched;
 pub use exec::AssessExec;
 pub use node::AssessNode;
 pub use summary::Assessment;
@@ -62,6 +63,8 @@ pub enum Question {
         k: Option<u32>,
         /// Whether to tell how wide classes of numbers are.
         ranges: bool,
+        /// Whether rows belong together by their order where no column tells.
+        by_order: bool,
     },
     /// Both for several k.
     Sweep {
@@ -90,6 +93,11 @@ impl Question {
         matches!(self, Self::Utility { .. } | Self::Sweep { .. })
     }
 
+    /// Whether rows may be compared by their order.
+    pub(crate) fn by_order(&self) -> bool {
+        matches!(self, Self::Utility { by_order: true, .. })
+    }
+
     /// Whether it is asked how wide classes of numbers are.
     pub(crate) fn ranges(&self) -> bool {
         matches!(self, Self::Utility { ranges: true, .. } | Self::Sweep { ranges: true, .. })
@@ -109,7 +117,10 @@ impl fmt::Display for Question {
         if let Self::Risk { population: Some(people), .. } | Self::Sweep { population: Some(people), .. } = self {
             write!(f, ", population={people}")?;
         }
-        if self.ranges() { f.write_str(", ranges=true") } else { Ok(()) }
+        if self.ranges() {
+            f.write_str(", ranges=true")?;
+        }
+        if self.by_order() { f.write_str(", by_order=true") } else { Ok(()) }
     }
 }
 
@@ -156,9 +167,9 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
         "Relations",
         "What an anonymised table has lost: one row a measure and column, with what it means. Levels and leaves of categories, bits that they no \
          longer tell, squared errors of numbers (in percent), sizes of classes. Only the measures are opened, to the engine; on the way to them both \
-         servers learn how many classes there are of every size. Rows are taken to belong together if an encrypted column that both tables share \
-         says so, and else by their order.",
-        "utility(original, anonymised [, quasi => (a, b), k => 10, ranges => false])",
+         servers learn how many classes there are of every size. Rows belong together if they have the same cell of an encrypted column that both \
+         tables share, or the same value of a clear one that has another in every row.",
+        "utility(original, anonymised [, quasi => (a, b), k => 10, ranges => false, by_order => false])",
         "SELECT measure, column_name, value FROM utility(patients, anon);",
         &[
             ("original", "The table as it was: a table, a view, a subquery in parentheses."),
@@ -166,6 +177,11 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
             QUASI,
             ("k", "The k that was asked for, to which the average class is compared (C_AVG)."),
             RANGES,
+            (
+                "by_order",
+                "Whether rows belong together by their order, where no column that both tables share tells: only if both have the same rows in the \
+                 same order.",
+            ),
         ],
     );
     let sweep = document(
@@ -220,11 +236,12 @@ pub(crate) fn plan_class_sizes(
 pub(crate) fn plan_utility(mut call: RelationCall, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
     let quasi = named(&mut call, context)?;
     let (k, ranges) = (call.take_optional_count("k", 1, context)?, call.take_flag("ranges", false, context)?);
+    let by_order = call.take_flag("by_order", false, context)?;
     let Some(anonymised) = call.take_other() else {
         return plan_err!("{UTILITY} compares two tables, the original one first: {UTILITY}(patients, anon)");
     };
-    let original = call.finish(&["quasi", "k", "ranges"])?;
-    planned(Question::Utility { k, ranges }, quasi, vec![original, anonymised])
+    let original = call.finish(&["quasi", "k", "ranges", "by_order"])?;
+    planned(Question::Utility { k, ranges, by_order }, quasi, vec![original, anonymised])
 }
 
 /// Plans a call of `sweep`.

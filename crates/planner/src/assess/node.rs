@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::FieldRef;
-use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::common::{DFSchema, DFSchemaRef, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::align::shared_column;
+use super::align::{REMEDY, shared_columns};
 use super::measures::schema;
 use super::table::Table;
 use super::{AssessExec, Question};
@@ -32,6 +32,11 @@ impl AssessNode {
         for input in &inputs {
             Table::of(question.function(), &fields(input), &quasi)?;
         }
+        if let (Question::Utility { by_order: false, .. }, [original, anonymised]) = (&question, inputs.as_slice())
+            && shared_columns(&fields(original), &fields(anonymised), &quasi)?.is_empty()
+        {
+            return plan_err!("no column tells which rows of the two tables belong together: {REMEDY}");
+        }
         let schema = Arc::new(DFSchema::try_from(schema(&question).as_ref().clone())?);
         Ok(Self { question, quasi, inputs, schema })
     }
@@ -48,18 +53,13 @@ impl AssessNode {
             let table = Table::of(self.question.function(), &fields(input), &self.quasi)?;
             used.push(table.quasi.iter().map(|(place, _)| *place).chain(table.flag).collect::<Vec<usize>>());
         }
-        if self.question.compares()
-            && let Some((original, anonymised)) = self.inputs.split_first()
+        // A sweep anonymises the rows that it has read, in their order.
+        if let (Question::Utility { .. }, [original, anonymised], [of_original, of_anonymised]) =
+            (&self.question, self.inputs.as_slice(), used.as_mut_slice())
         {
-            let mut of_original = Vec::new();
-            for (input, used) in anonymised.iter().zip(used.iter_mut().skip(1)) {
-                if let Some((ours, theirs)) = shared_column(&fields(original), &fields(input), &self.quasi)? {
-                    of_original.push(ours);
-                    used.push(theirs);
-                }
-            }
-            if let Some(used) = used.first_mut() {
-                used.extend(of_original);
+            for shared in shared_columns(&fields(original), &fields(anonymised), &self.quasi)? {
+                of_original.push(shared.original);
+                of_anonymised.push(shared.anonymised);
             }
         }
         for used in &mut used {

@@ -12,7 +12,7 @@ use veil_protocols::lift;
 use veil_protocols::lookup::MAX_DOMAIN;
 use veil_udfs::EncryptedField;
 
-use super::align::shared_column;
+use super::align::{Shared, shared_columns};
 use super::table::place;
 use crate::k_anonymize::Source;
 
@@ -21,8 +21,8 @@ use crate::k_anonymize::Source;
 pub(super) struct Pairs {
     /// The quasi-identifiers.
     pub(super) columns: Vec<Pair>,
-    /// A column that tells which rows belong together: its places in both.
-    pub(super) shared: Option<(usize, usize)>,
+    /// Columns that may tell which rows belong together.
+    pub(super) shared: Vec<Shared>,
 }
 
 /// A column of both tables.
@@ -73,7 +73,7 @@ impl Pairs {
             let measure = Measure::of(before, after)?;
             columns.push(Pair { name: name.clone(), original: ours, anonymised: theirs, measure });
         }
-        Ok(Self { columns, shared: shared_column(original, anonymised, quasi)? })
+        Ok(Self { columns, shared: shared_columns(original, anonymised, quasi)? })
     }
 }
 

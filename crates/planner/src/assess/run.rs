@@ -18,7 +18,6 @@ use veil_protocols::assess::{Suppressed, class_sizes};
 use veil_protocols::identifiers::{Column, Method};
 use veil_udfs::VeilOptions;
 
-use super::Question;
 use super::align::aligned;
 use super::losses::Losses;
 use super::measures::{self, Measure};
@@ -27,10 +26,10 @@ use super::read_once::reading;
 use super::shape::shape;
 use super::summary::Assessment;
 use super::table::Table;
+use super::{Matched, Question};
 use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
-use crate::in_order::in_order;
 
 /// One run.
 pub(super) struct Run {
@@ -56,8 +55,8 @@ pub(super) struct Run {
 struct Noted {
     /// Columns that were not measured, and why.
     left_out: Vec<(String, String)>,
-    /// Whether rows were taken in their order.
-    by_order: bool,
+    /// What told which rows belong together.
+    matched: Option<Matched>,
     rows: usize,
 }
 
@@ -112,7 +111,7 @@ impl Run {
     }
 
     async fn collect_from(&self, input: &Arc<dyn ExecutionPlan>) -> Result<RecordBatch> {
-        let mut rows = in_order(input, self.context.clone())?;
+        let mut rows = input.execute(0, self.context.clone())?;
         let mut batches = Vec::new();
         while let Some(batch) = rows.try_next().await? {
             // Once as it comes, once in one piece.
@@ -202,9 +201,10 @@ impl Run {
             Some(input) => self.collect_from(input).await?,
             None => self.collect(at).await?,
         };
-        let (original, by_order) = aligned(original.clone(), &anonymised, pairs.shared)?;
+        let by_order = again.is_some() || self.question.by_order();
+        let (original, matched) = aligned(original.clone(), &anonymised, &pairs.shared, by_order)?;
         noted.rows = anonymised.num_rows();
-        noted.by_order |= by_order && again.is_none();
+        noted.matched = Some(matched).filter(|_| again.is_none());
         let suppressed = self.suppressed(session, table, &anonymised).await?;
         let all = u64::MAX >> (u64::BITS as usize - table.quasi.len().clamp(1, 64));
         let sizes = self.sizes(session, table, &anonymised, suppressed.as_ref(), &[all]).await?.pop();
@@ -251,7 +251,7 @@ impl Run {
             quasi: self.quasi.clone(),
             rows: noted.rows,
             left_out,
-            by_order: noted.by_order,
+            matched: noted.matched,
             rounds: traffic(|session| session.traffic().rounds()),
             bytes_sent: traffic(|session| session.traffic().bytes_up()),
             bytes_received: traffic(|session| session.traffic().bytes_down()),

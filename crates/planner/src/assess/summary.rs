@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use datafusion::error::Result;
 
-use super::Question;
+use super::{Matched, Question};
 use crate::run_log::Ended;
 
 /// A run that has ended.
@@ -19,8 +19,8 @@ pub struct Assessment {
     pub rows: usize,
     /// Columns that were not measured, and why.
     pub left_out: Vec<(String, String)>,
-    /// Whether rows were taken to belong together by their order.
-    pub by_order: bool,
+    /// How rows were found to belong together, where tables are compared.
+    pub matched: Option<Matched>,
     /// Rounds with P2.
     pub rounds: u64,
     /// Bytes sent to P2.
@@ -36,10 +36,14 @@ impl Ended for Assessment {
 
     fn note(&self) -> Option<String> {
         let left_out = self.left_out.iter().map(|(name, why)| format!("{name} {why}"));
-        let by_order = self.by_order.then(|| {
-            "no encrypted column that both tables share tells which rows belong together, so they were taken in their order: what is told of numbers is right only if it is the same in both".to_owned()
-        });
-        let all: Vec<String> = left_out.chain(by_order).collect();
+        let matched = match &self.matched {
+            Some(Matched::Order) => Some(
+                "no column that both tables share tells which rows belong together, so they were taken in their order: what is told of numbers is right only if it is the same in both".to_owned(),
+            ),
+            Some(Matched::Column(name)) => Some(format!("rows belong together by their value of {name}")),
+            Some(Matched::Cells) | None => None,
+        };
+        let all: Vec<String> = left_out.chain(matched).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

@@ -29,7 +29,6 @@ use super::columns::Columns;
 use super::progress::{PhaseMetrics, Progress, Watch};
 use super::run::Run;
 use crate::Veil;
-use crate::in_order::in_order;
 
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = 8192;
@@ -180,7 +179,7 @@ impl ExecutionPlan for KAnonymizeExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let input = in_order(&self.input, context.clone())?;
+        let input = self.input.execute(partition, context.clone())?;
         let run = Run {
             veil: self.veil.clone(),
             options: VeilOptions::of(context.session_config().options()),

@@ -1,0 +1,114 @@
+//! Which rows of an original and its anonymised table belong together, however they are stored.
+
+use std::sync::Arc;
+
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::datasource::MemTable;
+
+use crate::sql::assess::{ANON, ROWS, measures, world};
+use crate::sql::world::World;
+
+/// The quasi-identifiers and nothing else.
+const BARE: &str = "age, wage, illness";
+
+/// The rows of a table in pieces of seven, dealt out in their order.
+async fn pieces(world: &World, table: &str) -> Vec<RecordBatch> {
+    let rows = world.run(&format!("SELECT * FROM {table} ORDER BY id")).await.unwrap();
+    (0..rows.num_rows()).step_by(7).map(|at| rows.slice(at, 7.min(rows.num_rows() - at))).collect()
+}
+
+/// A table in memory, of three partitions.
+async fn in_memory(world: &World, from: &str, name: &str) {
+    let pieces = pieces(world, from).await;
+    let partitions = pieces.chunks(pieces.len().div_ceil(3)).map(<[RecordBatch]>::to_vec).collect();
+    let table = MemTable::try_new(pieces[0].schema(), partitions).unwrap();
+    world.context.register_table(name, Arc::new(table)).unwrap();
+}
+
+/// A table of nine files, which cores take from each other.
+async fn in_files(world: &World, from: &str, name: &str) {
+    for (at, piece) in pieces(world, from).await.into_iter().enumerate() {
+        world.context.register_batch("piece", piece).unwrap();
+        let file = world.at(&format!("{name}/{at}.parquet"));
+        world.run(&format!("COPY piece TO '{}'", file.display())).await.unwrap();
+        world.context.deregister_table("piece").unwrap();
+    }
+    world.create(name, &world.at(&format!("{name}/"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_keep_their_order_through_partitions_and_files() {
+    let world = world(710).await;
+    world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
+    let known = measures(&world.run("SELECT * FROM utility(patients, anon)").await.unwrap());
+    for (table, anon) in [("patients", "anon"), ("patients_parts", "anon_parts"), ("patients_files", "anon_files")] {
+        if table == "patients_parts" {
+            in_memory(&world, "patients", table).await;
+            in_memory(&world, "anon", anon).await;
+        } else if table == "patients_files" {
+            in_files(&world, "patients", table).await;
+            in_files(&world, "anon", anon).await;
+        }
+        // A filter is what rows are dealt out to cores for.
+        let bare = format!("(SELECT {BARE} FROM {table} WHERE id % 100 >= 0)");
+        let published = format!("(SELECT {BARE}, suppressed FROM {anon} WHERE id % 100 >= 0)");
+        let sql = format!("SELECT * FROM utility({bare}, {published}, by_order => true)");
+        world.veil.take_notes();
+        for run in 0..3 {
+            assert_eq!(measures(&world.run(&sql).await.unwrap()), known, "{table}, run {run}");
+        }
+        let notes = world.veil.take_notes();
+        assert_eq!(notes.iter().filter(|note| note.contains("taken in their order")).count(), 3, "{notes:?}");
+        // What is anonymised is in the order of what it was made from: the same run, and the same losses.
+        let made = format!("k_anonymize({bare}, k => 5, quasi => ({BARE}), rounds => 4, suppress => 0.2, seed => 3)");
+        let sql = format!("SELECT * FROM utility({bare}, {made}, by_order => true)");
+        assert_eq!(measures(&world.run(&sql).await.unwrap()), known, "{table}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clear_column_tells_which_rows_belong_together_if_it_can() {
+    let world = world(711).await;
+    world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
+    let known = measures(&world.run("SELECT * FROM utility(patients, anon)").await.unwrap());
+    assert!(world.veil.take_notes().iter().all(|note| !note.contains("belong together")));
+    let turned = format!(
+        "SELECT * FROM utility((SELECT id, {BARE} FROM patients ORDER BY id DESC), (SELECT id, {BARE}, suppressed FROM anon ORDER BY id % 7, id))"
+    );
+    assert_eq!(measures(&world.run(&turned).await.unwrap()), known);
+    assert_eq!(world.veil.take_notes(), ["rows belong together by their value of id"]);
+    // One that has a value twice cannot, nor one with NULLs, nor one that is in one table only.
+    for (ours, theirs) in [("id / 2 AS id", "id / 2 AS id"), ("nullif(id, 5) AS id", "id"), ("id", "id AS other")] {
+        let sql = format!(
+            "SELECT * FROM utility((SELECT {ours}, {BARE} FROM patients), (SELECT {theirs}, {BARE}, suppressed FROM anon))"
+        );
+        let found = world.refusal(&sql).await;
+        assert!(found.contains("no column tells which rows of the two tables belong together"), "{ours}: {found}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_nobody_keeps_is_not_relied_on() {
+    let world = world(712).await;
+    world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
+    let published = format!("(SELECT {BARE}, suppressed FROM anon)");
+    let joined = "(SELECT p.age, p.wage, p.illness FROM patients p JOIN anon a ON p.id = a.id)";
+    let found = world.refusal(&format!("SELECT * FROM utility({joined}, {published}, by_order => true)")).await;
+    assert!(found.contains("rows come through HashJoinExec, which keeps no order"), "{found}");
+    let few = format!("(SELECT {BARE}, suppressed FROM anon WHERE id < 40)");
+    let sql = format!("SELECT * FROM utility((SELECT {BARE} FROM patients), {few}, by_order => true)");
+    assert!(world.refusal(&sql).await.contains(&format!("has {ROWS} rows and the anonymised one 40")));
+    // Without being told to, nobody takes rows in their order.
+    let found = world.refusal(&format!("SELECT * FROM utility((SELECT {BARE} FROM patients), {published})")).await;
+    assert!(found.contains("say by_order => true"), "{found}");
+    assert!(world.veil.assessments().is_empty());
+    // Who sorts has an order.
+    let sorted = |columns: &str, table: &str| format!("(SELECT {columns} FROM {table} ORDER BY id DESC)");
+    let sql = format!(
+        "SELECT * FROM utility({}, {}, by_order => true)",
+        sorted(BARE, "patients"),
+        sorted(&format!("{BARE}, suppressed"), "anon")
+    );
+    let known = measures(&world.run("SELECT * FROM utility(patients, anon)").await.unwrap());
+    assert_eq!(measures(&world.run(&sql).await.unwrap()), known);
+}
