@@ -16,6 +16,7 @@ use arrow_flight::{
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, future};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinError;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{debug, info, warn};
@@ -80,8 +81,7 @@ impl P2Service {
             debug!(protocol = entry.name, rows, bytes_in, bytes_out, milliseconds, peer = peer.map(display), "batch");
             wire::encode(&reply).map(Some)
         };
-        let failed = |_| ProtocolError::Internal("a worker of P2 failed; its log says more".to_owned());
-        tokio::task::spawn_blocking(work).await.map_err(failed)?
+        tokio::task::spawn_blocking(work).await.map_err(|error| unfinished(&error))?
     }
 
     fn handshake(&self, body: &[u8]) -> Result<Vec<u8>, ProtocolError> {
@@ -93,6 +93,18 @@ impl P2Service {
         self.terms.accept(&p1)?;
         json(self.terms.as_ref())
     }
+}
+
+/// Why work has no result. What had not begun when the process began to end is asked again, and answered by whoever comes back.
+fn unfinished(error: &JoinError) -> ProtocolError {
+    match error.is_cancelled() {
+        true => stopping_now(),
+        false => ProtocolError::Internal("a worker of P2 failed; its log says more".to_owned()),
+    }
+}
+
+fn stopping_now() -> ProtocolError {
+    ProtocolError::Unreachable("P2 is stopping; it will answer when it is back".to_owned())
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, ProtocolError> {
@@ -186,10 +198,7 @@ impl FlightService for P2Service {
                 future::pending::<()>().await;
             }
         };
-        let last_word = stream::once(async move {
-            let why = "P2 is stopping; it will answer when it is back";
-            stopped.borrow().then(|| Err(status_of(&ProtocolError::Unreachable(why.to_owned()))))
-        });
+        let last_word = stream::once(async move { stopped.borrow().then(|| Err(status_of(&stopping_now()))) });
         let replies = replies.take_until(stop).chain(last_word.filter_map(future::ready));
 
         let mut response = Response::new(replies.boxed());
@@ -255,4 +264,46 @@ impl FlightService for P2Service {
 
 fn no_such_method() -> Status {
     status_of(&ProtocolError::Unsupported("P2 keeps no tables: it answers rounds (DoExchange) and actions".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use futures::FutureExt;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use tokio::runtime::{Builder, Runtime};
+    use veil_keys::OwnerKeys;
+    use veil_protocols::{Limits, Randomness, catalog};
+
+    use super::*;
+
+    fn runtime() -> Runtime {
+        Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    }
+
+    /// P1 asks again what P2 had no time to begin, and not what P2 failed at.
+    #[test]
+    fn what_an_ending_process_did_not_begin_is_asked_again() {
+        let keys = OwnerKeys::generate(&mut StdRng::seed_from_u64(1));
+        let responder = Responder::new(Arc::new(keys.p2()), Limits::default(), Randomness::fixed(3));
+        let service = P2Service::new(Arc::new(responder), 1, watch::channel(false).1);
+        let ended = runtime();
+        let handle = ended.handle().clone();
+        ended.shutdown_background();
+        let _inside = handle.enter();
+        let question = Question { entry: &catalog::CATALOG[0], message: FlightData::default() };
+        let error = service.answer(question, None).now_or_never().unwrap().unwrap_err();
+        assert!(error.is_transient(), "{error:?}");
+        assert!(error.to_string().contains("P2 is stopping"), "{error}");
+    }
+
+    #[test]
+    fn a_worker_that_panics_is_a_fault_of_p2() {
+        let runtime = runtime();
+        let failed = runtime.block_on(runtime.spawn_blocking(|| std::panic::resume_unwind(Box::new(()))));
+        let error = unfinished(&failed.unwrap_err());
+        assert!(matches!(error, ProtocolError::Internal(_)), "{error:?}");
+    }
 }
