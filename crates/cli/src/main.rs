@@ -119,10 +119,25 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         // `veil decrypt .. -o - | head` has seen enough.
-        Err(error) if error.to_string().contains("Broken pipe") => ExitCode::SUCCESS,
+        Err(error) if error.to_string().contains("Broken pipe") && nobody_reads() => ExitCode::SUCCESS,
         Err(error) => {
             progress::say(&format!("error: {error}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether the reader of standard output has left.
+#[cfg(unix)]
+fn nobody_reads() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let output = std::io::stdout();
+    let mut watched = [PollFd::new(&output, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&at_once)).is_ok() && watched.iter().all(|fd| fd.revents().contains(PollFlags::ERR))
+}
+
+#[cfg(not(unix))]
+fn nobody_reads() -> bool {
+    true
 }

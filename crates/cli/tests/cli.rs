@@ -162,6 +162,20 @@ fn errors_are_one_sentence_on_standard_error() {
     assert!(session.fail(&["inspect", "half.parquet"]).contains("half.parquet: "));
 }
 
+/// A reader that has seen enough is no error; what is only called so is.
+#[cfg(unix)]
+#[test]
+fn a_reader_may_leave() {
+    let session = Session::encrypted();
+    assert!(session.fail(&["inspect", "Broken pipe.parquet"]).contains("Broken pipe.parquet"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_veil"));
+    command.args(["inspect", "people.veil.parquet"]).current_dir(session.0.path()).stdout(writer);
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn wrong_usage_is_status_two() {
     let session = Session::new();

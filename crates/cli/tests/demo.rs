@@ -147,6 +147,16 @@ fn the_story_is_true() {
     assert_eq!(shown("chance to find a person"), [chance(before.len(), 200), chance(after.len(), alice.len())]);
     assert_eq!(shown("chance to find the easiest"), [chance(1, 1), chance(1, smallest)]);
 
+    // What was refused, by P2 and for the reason that the policy has.
+    let refused = place.text("veil-demo/p2/p2.log");
+    for reason in ["no rule allows recipient alice to receive column name", "with fewer than 4 others"] {
+        assert!(story.replace("\n      ", " ").contains(reason) && refused.contains(reason), "{reason}: {story}");
+    }
+    assert_eq!(
+        place.files("veil-demo/alice"),
+        ["patients.csv", "patients.manifest.json", "recipient.key", "recipient.pub", "token"].map(str::to_owned).into()
+    );
+
     // The papers.
     let manifest: serde_json::Value =
         serde_json::from_str(&place.text("veil-demo/alice/patients.manifest.json")).unwrap();
@@ -236,8 +246,9 @@ fn a_file_of_ones_own() {
 #[test]
 fn the_budget_fits_what_a_release_costs() {
     let place = Place::new();
-    for (name, jobs, budget) in [("labels", ["farmer", "teacher", "locksmith"], 6.0), ("numbers", ["1", "2", "3"], 0.0)]
-    {
+    // Names that SQL would take for others outside quotes, and the command line too.
+    let labels = ["farmer", "teacher", "locksmith"];
+    for (name, jobs, budget) in [("Labels", labels, 6.0), ("a=numbers", ["1", "2", "3"], 0.0)] {
         let rows = (0..24).map(|row| format!("{},{}\n", 20 + row / 2, jobs[row % 3])).collect::<String>();
         let (file, out) = (format!("{name}.csv"), format!("{name}-demo"));
         fs::write(place.at(&file), format!("age,job\n{rows}")).unwrap();
@@ -292,15 +303,20 @@ fn nothing_is_replaced_by_mistake() {
     fs::write(place.at("veil-demo/mine/people.csv"), table).unwrap();
     std::os::unix::fs::symlink(place.at("veil-demo/mine/people.csv"), place.at("link.csv")).unwrap();
     fs::write(place.at("short.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(place.at("twice.csv"), "a,a\n1,2\n3,4\n5,6\n7,8\n").unwrap();
+    fs::write(place.at("semicolons.csv"), "a;b\n1;2\n3;4\n5;6\n7;8\n").unwrap();
     for (arguments, says) in [
         (&["--data", "veil-demo/mine/people.csv"][..], "is in veil-demo, which the demo replaces"),
         (&["--data", "link.csv", "-o", "./veil-demo/../veil-demo"], "link.csv is in "),
         (&["--data", "short.csv"], "1 rows are too few"),
         (&["--data", "absent.csv"], "absent.csv: No such file"),
+        (&["--data", "twice.csv"], "the column `a` appears twice"),
+        (&["--data", "semicolons.csv"], "are they separated by commas?"),
         (&["--rows", "20", "--k", "50"], "50 rows cannot be alike among 20"),
     ] {
         let error = place.fail(&[&["demo", "--force"], arguments].concat());
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(says) && !error.contains(".veil-"), "{error}");
+        assert_eq!(place.files("veil-demo"), ["about.txt", "mine"].map(str::to_owned).into(), "{error}");
         assert_eq!(place.text("veil-demo/mine/people.csv"), table, "{error}");
     }
 }
@@ -323,5 +339,6 @@ fn an_interrupted_demo_leaves_no_process() {
     let mut error = String::new();
     demo.stderr.take().unwrap().read_to_string(&mut error).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(1), "{error}");
+    assert!(error.contains("cancelled; veil-demo/ has what was made until then"), "{error}");
     assert_eq!(place.left_behind(), Vec::<PathBuf>::new());
 }

@@ -44,7 +44,8 @@ pub(super) fn tell(scene: &mut Scene, cut: Option<&Path>) -> Outcome {
         let path = patients::diagnosis_hierarchy().lines().next().unwrap_or_default().replace(',', " -> ");
         scene.story.say(&format!(
             "Diagnoses stand in a tree ({}): {path}. A researcher, alice, would like to work with such a table. She must not \
-             learn who is in it; and the hospital keeps it in a cloud that must not learn anything at all.",
+             learn who is in it; and the hospital keeps it in a cloud that must not read it, but for the region, which stays clear \
+             so that queries can choose by it.",
             scene.shown("diagnosis.csv")
         ))?;
     } else {

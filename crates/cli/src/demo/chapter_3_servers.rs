@@ -23,7 +23,7 @@ pub(super) fn tell(scene: &mut Scene, keys: &OwnerKeys) -> Result<Parties, Failu
     let alice = token();
     write_secret(&scene.at("p1/tokens"), format!("steward {steward} admin\nalice {alice}\n"))?;
     write_secret(&scene.at("alice/token"), format!("alice {alice}\n"))?;
-    let table = format!("{}={}", scene.data.table, scene.encrypted());
+    let table = scene.data.named(&scene.encrypted());
     let canaries = Arc::new(Canaries::new(scene.data.canaries()));
     let story = &mut scene.story;
     let shown = |folder: &str, words: &[&str]| story.command(folder, words);
@@ -47,8 +47,12 @@ pub(super) fn tell(scene: &mut Scene, keys: &OwnerKeys) -> Result<Parties, Failu
     let opened = cells.iter().map(|batch| decrypt_batch(keys, batch)).collect::<Result<Vec<_>, _>>()?;
     scene.story.table(&Table::of(&opened)?)?;
     scene.story.pause()?;
-    scene.story.seen("P1 saw", "the first of the two tables")?;
-    scene.story.seen("P2 saw", "nothing: nobody asked it")?;
+    let clear = match scene.data.clear_columns().as_slice() {
+        [] => String::new(),
+        clear => format!("; and {}, which the owner left in clear", clear.join(", ")),
+    };
+    scene.story.seen("P1 saw", &format!("the first of the two tables{clear}"))?;
+    scene.story.p2_saw("numbers behind masks", &cost)?;
     scene.story.cost(&cost)?;
     Ok(parties)
 }

@@ -39,7 +39,7 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Outcome {
     let fewer = scene.k - 1;
     scene.story.seen(
         "P1 saw",
-        &format!("ciphertexts, and for each set that it asked about how many rows are like fewer than {fewer} others; no value"),
+        &format!("ciphertexts, and for each set that it asked about how many rows are like fewer than {fewer} others; no encrypted value"),
     )?;
     scene.story.seen(
         "P2 saw",

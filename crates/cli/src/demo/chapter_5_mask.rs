@@ -35,10 +35,11 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Outcome {
         scene.story.table(&before_and_after(&people, &scene.data.clear, &masked, &columns))?;
         scene.story.pause()?;
     }
-    scene
-        .story
-        .seen("P1 saw", "its own draws (which it could take off again: so P2 will add its own on release); no value")?;
-    scene.story.seen("P2 saw", "numbers behind masks that P1 drew")?;
+    scene.story.seen(
+        "P1 saw",
+        "its own draws (which it could take off again: so P2 will add its own on release); no encrypted value",
+    )?;
+    scene.story.p2_saw("numbers behind masks that P1 drew", &cost)?;
     scene.story.cost(&cost)
 }
 

@@ -41,23 +41,34 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     scene.story.command("p2", &[&P2_COMMAND[..], &P2_POLICY].concat())?;
     parties.restart_p2()?;
 
-    scene.story.pause()?;
-    scene.story.say("alice tries to get more than she may:")?;
     let data = &scene.data;
     let name = data.names.first().or(data.untouched.first()).cloned();
     // Rows that are alike as they are may leave as they are.
     let is_raw = anonymised.study.by(&data.quasi).values().any(|rows| rows.len() < scene.k);
     let raw = is_raw.then(|| format!("SELECT {} FROM study", dataset::listed(&data.quasi)));
+    let forbidden = name.map(|name| format!("SELECT {} FROM study", dataset::quoted(&name)));
     let mark = parties.mark()?;
-    for sql in name.map(|name| format!("SELECT {} FROM study", dataset::quoted(&name))).iter().chain(&raw) {
+    scene.story.pause()?;
+    let then = match forbidden.is_some() || raw.is_some() {
+        true => {
+            scene.story.say("alice tries to get more than she may:")?;
+            "And what she may:"
+        }
+        false => "alice asks for what she may have:",
+    };
+    for sql in forbidden.iter().chain(&raw) {
         let refused = fetch(scene, parties, sql, "alice/more.csv")?;
-        if refused.code == Some(0) {
-            return Err(broken("P2 released what the policy does not allow"));
+        // Another failure would prove nothing.
+        if refused.code == Some(0) || !refused.said.contains(" refuses: ") || scene.at("alice/more.csv").exists() {
+            return Err(broken(&format!(
+                "P2 did not refuse what the policy does not allow ({})",
+                refused.said.trim_end()
+            )));
         }
         scene.story.printed(&refused.said)?;
     }
     scene.story.pause()?;
-    scene.story.say("And what she may:")?;
+    scene.story.say(then)?;
     let data = &scene.data;
     let columns = data.quasi.iter().map(|name| dataset::quoted(name)).chain(data.noise().map(|(call, _)| call));
     let sql = format!("SELECT {}\nFROM anon", dataset::in_lines(columns.chain(["suppressed".to_owned()])));
@@ -72,7 +83,7 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     verify(scene, &manifest)?;
     compare(scene, &rows, anonymised)?;
     scene.story.pause()?;
-    scene.story.seen("P1 saw", "what was refused and granted, how many classes there are, the smallest of them, and how many rows are suppressed; no value")?;
+    scene.story.seen("P1 saw", "what was refused and granted, how many classes there are, the smallest of them, and how many rows are suppressed; no encrypted value")?;
     scene.story.seen(
         "P2 saw",
         "values behind masks, and classes of what it sealed, which it counted itself before it opened anything",

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use arrow::ipc::writer::StreamWriter;
 use indicatif::{HumanBytes, HumanCount};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::canaries::Canaries;
+use super::canaries::{Canaries, SHORTEST};
 use super::chapter_6_k_anonymize::Anonymised;
 use super::chapter_8_release::Released;
 use super::followed::follow;
@@ -37,10 +39,16 @@ pub(super) fn tell(
     }
     let own = format!("{}.csv", scene.data.table);
     let control = canaries.find(&fs::read(scene.at(&own))?).count();
-    if canaries.len() > 0 {
+    if canaries.len() == 0 {
+        scene.story.say(&format!(
+            "{own} has no names, texts or labels of {SHORTEST} letters or more that are secret: shorter ones stand everywhere by chance, so \
+             that there is nothing to search for."
+        ))?;
+    } else {
         let words = HumanCount(canaries.len() as u64);
         scene.story.say(&format!(
-            "{words} names, texts and labels stand in clear in the owner's {own}, {} times. They were searched for, byte by byte, in",
+            "{words} names, texts and labels stand in clear in the owner's {own}, {} times. They were searched for, byte by byte, \
+             and tables once more as their readers unpack them, in",
             HumanCount(control as u64)
         ))?;
         let row = |(name, bytes, found): &(String, u64, Option<String>)| {
@@ -60,16 +68,35 @@ pub(super) fn tell(
     end(scene, released, report)
 }
 
-/// The first word that stands in a file of a folder, and how many bytes were looked at.
+/// The first word that stands in a file of a folder, and how many bytes were looked at. Tables are compressed, so that words in
+/// them are found in what a reader unpacks.
 fn search(folder: &Path, canaries: &Canaries) -> Result<(u64, Option<String>), Failure> {
     let (mut bytes, mut found) = (0, None);
-    for (file, size) in folder::files(folder)? {
-        let content = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        bytes += size;
-        let word = canaries.find(&content).next();
-        found = found.or(word.map(|word| format!("{} in {}", String::from_utf8_lossy(word), file_name(&file))));
+    for file in folder::files(folder)? {
+        let mut look = |content: &[u8]| {
+            bytes += content.len() as u64;
+            let word = || canaries.find(content).next().map(|word| String::from_utf8_lossy(word).into_owned());
+            found = found.take().or_else(|| Some(format!("{} in {}", word()?, file_name(&file))));
+        };
+        let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+        look(&fs::read(&file).map_err(|error| named(&error))?);
+        if file.extension().is_some_and(|extension| extension == "parquet") {
+            unpack(&file, &mut look).map_err(|error| named(&error))?;
+        }
     }
     Ok((bytes, found))
+}
+
+/// Shows all that is in a Parquet file, a piece after the other, as an Arrow stream without compression.
+fn unpack(file: &Path, look: &mut impl FnMut(&[u8])) -> Outcome {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(file)?)?;
+    let schema = reader.schema().clone();
+    for batch in reader.build()? {
+        let mut stream = StreamWriter::try_new(Vec::new(), &schema)?;
+        stream.write(&batch?)?;
+        look(&stream.into_inner()?);
+    }
+    Ok(())
 }
 
 /// Only the owner's keys bring the true values back.
@@ -130,7 +157,7 @@ fn end(scene: &mut Scene, released: &Released, report: &str) -> Outcome {
     let (encrypted, manifest, owner) = (at(&scene.encrypted()), at(&released.manifest), at("keys/owner.pub"));
     let (p1_keys, p2_keys, alice) = (at("keys/p1.keys"), at("keys/p2.keys"), at("alice/recipient.key"));
     let (policy, state) = (at("policy.signed"), at("p2/state"));
-    let from = format!("{}={encrypted}", scene.data.table);
+    let from = scene.data.named(&encrypted);
     let anon = format!("anon={}", at("p1/anon.veil.parquet"));
     let (p1, p2) = ("http://127.0.0.1:7711", "http://127.0.0.1:7722");
     let story = &mut scene.story;
@@ -144,4 +171,38 @@ fn end(scene: &mut Scene, released: &Released, report: &str) -> Outcome {
     story.typed(&program, "P1", &["serve", "--keys", &p1_keys, "--p2", p2, "--table", &anon])?;
     let fetch = ["fetch", "--from", p1, "--key", &alice, "--owner", &owner, "-o", "mine.csv", "--sql", &released.sql];
     story.typed(&program, "alice", &fetch)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, RecordBatch, StringArray};
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::{Compression, ZstdLevel};
+    use parquet::file::properties::WriterProperties;
+
+    use super::*;
+
+    /// A table that P1 would have written in clear, packed as its tables are.
+    #[test]
+    fn words_in_packed_tables_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..500).map(|at| format!("Patient {}", at * 7919 % 1000)).collect();
+        let column: ArrayRef = Arc::new(StringArray::from(names.clone()));
+        let batch = RecordBatch::try_from_iter([("name", column)]).unwrap();
+        let packed = Compression::ZSTD(ZstdLevel::try_new(3).unwrap());
+        let properties = WriterProperties::builder().set_compression(packed).set_dictionary_enabled(false).build();
+        let file = folder.path().join("table.parquet");
+        let mut writer =
+            ArrowWriter::try_new(fs::File::create(&file).unwrap(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let canaries = Canaries::new(names.into_iter().skip(1).step_by(50).collect());
+        let packed = fs::read(&file).unwrap();
+        assert!(canaries.find(&packed).count() < 5, "compression hides words");
+        let (bytes, found) = search(folder.path(), &canaries).unwrap();
+        assert!(bytes > packed.len() as u64);
+        assert!(found.unwrap().ends_with(" in table.parquet"));
+    }
 }

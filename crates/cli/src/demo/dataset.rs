@@ -10,7 +10,7 @@ use super::canaries::SHORTEST;
 use super::patients;
 use super::table::Table;
 use crate::sql::completion::{identifier, is_keyword};
-use crate::sql::tables::quoted_name;
+use crate::sql::tables::{NamedFile, quoted_name};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -70,7 +70,9 @@ impl Dataset {
         let data = folder.join(format!("{stem}.csv"));
         clear.write(&data)?;
         let options = DraftOptions { folder: folder.to_owned(), ..DraftOptions::default() };
-        let draft = draft_declaration(&data, &options, &unwatched)?;
+        // The copy may not outlive what is wrong with it.
+        let of_original = |text: String| text.replace(&data.display().to_string(), &file.display().to_string());
+        let draft = draft_declaration(&data, &options, &unwatched).map_err(|error| of_original(error.to_string()))?;
         let toml = folder.join(format!("{stem}.toml"));
         super::parties::write_secret(&toml, &draft)?;
         let declaration = Declaration::load(&toml)?;
@@ -97,6 +99,17 @@ impl Dataset {
             true => Ok(dataset),
             false => Err(dataset.nothing_alike()),
         }
+    }
+
+    /// `--table`, with a file of these rows.
+    pub(super) fn named(&self, file: &str) -> String {
+        NamedFile::new(&self.table, Path::new(file)).to_string()
+    }
+
+    /// Columns that stay in clear.
+    pub(super) fn clear_columns(&self) -> Vec<String> {
+        let is_clear = |name: &&String| matches!(self.kind(name), Some(ColumnKind::Clear(_)));
+        self.clear.names.iter().filter(is_clear).cloned().collect()
     }
 
     pub(super) fn rows(&self) -> usize {

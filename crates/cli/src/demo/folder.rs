@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
 use veil_owner::OwnerError;
 
 type Failure = Box<dyn std::error::Error>;
@@ -37,43 +38,98 @@ pub(super) fn keep_out(folder: &Path, file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the folder and those of the parties in it.
-pub(super) fn prepare(folder: &Path, force: bool) -> Result<PathBuf, Failure> {
-    let io = |source| OwnerError::Io { file: folder.to_owned(), source };
-    let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    if folder.exists() && !is_empty() {
-        if !force {
-            return Err(OwnerError::Exists(folder.to_owned()).into());
-        }
-        let about = fs::read_to_string(folder.join(ABOUT)).unwrap_or_default();
-        if about.lines().next() != Some(FIRST_LINE) {
-            let folder = folder.display();
-            return Err(
-                format!("{folder} was not made by this demo: remove it yourself, or choose another with -o").into()
-            );
-        }
-        fs::remove_dir_all(folder).map_err(io)?;
-    }
-    let mut folders = fs::DirBuilder::new();
-    folders.recursive(true);
-    // Clear data is in it.
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
-    for party in PARTIES {
-        folders.create(folder.join(party)).map_err(io)?;
-    }
-    fs::write(folder.join(ABOUT), format!("{FIRST_LINE}\n{TEXT}")).map_err(io)?;
-    Ok(folder.to_owned())
+/// A folder that is being made inside the one that was asked for. What stands there already stays until [`put`](Self::put), and
+/// for good if that never comes.
+pub(super) struct Begun {
+    folder: PathBuf,
+    is_new: bool,
+    /// Nothing once it has been put.
+    draft: Option<TempDir>,
 }
 
-/// All files below a folder, with their sizes.
-pub(super) fn files(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
+impl Begun {
+    /// Makes the draft with the folders of the parties in it, if the folder may be replaced.
+    pub(super) fn new(folder: &Path, force: bool) -> Result<Self, Failure> {
+        let io = |source| OwnerError::Io { file: folder.to_owned(), source };
+        let is_new = !folder.exists();
+        if !is_new && fs::read_dir(folder).map_err(io)?.next().is_some() {
+            if !force {
+                return Err(OwnerError::Exists(folder.to_owned()).into());
+            }
+            let about = fs::read_to_string(folder.join(ABOUT)).unwrap_or_default();
+            if about.lines().next() != Some(FIRST_LINE) {
+                let folder = folder.display();
+                return Err(format!(
+                    "{folder} was not made by this demo: remove it yourself, or choose another with -o"
+                )
+                .into());
+            }
+        }
+        let mut folders = fs::DirBuilder::new();
+        folders.recursive(true);
+        // Clear data is in it.
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut folders, 0o700);
+        folders.create(folder).map_err(io)?;
+        // From here on a mistake takes with it what was made.
+        let mut begun = Self { folder: folder.to_owned(), is_new, draft: None };
+        let draft = tempfile::Builder::new().prefix(".veil-").tempdir_in(folder).map_err(io)?;
+        begun.draft = Some(draft);
+        for party in PARTIES {
+            folders.create(begun.path().join(party)).map_err(io)?;
+        }
+        fs::write(begun.path().join(ABOUT), format!("{FIRST_LINE}\n{TEXT}")).map_err(io)?;
+        Ok(begun)
+    }
+
+    /// Where to put what shall be in the folder.
+    pub(super) fn path(&self) -> &Path {
+        self.draft.as_ref().map_or(&self.folder, TempDir::path)
+    }
+
+    /// Puts all that was made in the place of what was there.
+    pub(super) fn put(mut self) -> Result<PathBuf, Failure> {
+        let io = |source| OwnerError::Io { file: self.folder.clone(), source };
+        if let Some(draft) = &self.draft {
+            for old in
+                entries(&self.folder).map_err(io)?.into_iter().filter(|old| old.file_name() != draft.path().file_name())
+            {
+                if old.is_dir() && !old.is_symlink() { fs::remove_dir_all(old) } else { fs::remove_file(old) }
+                    .map_err(io)?;
+            }
+            for new in entries(draft.path()).map_err(io)? {
+                let name = new.file_name().unwrap_or_default().to_owned();
+                fs::rename(&new, self.folder.join(name)).map_err(io)?;
+            }
+        }
+        self.draft = None;
+        self.is_new = false;
+        Ok(self.folder.clone())
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.draft = None;
+        if self.is_new {
+            // It is empty, or somebody has put something there.
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// All files below a folder.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
         let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
         match kind.is_dir() {
             true => found.extend(files(&path)?),
-            false => found.push((path, kind.len())),
+            false => found.push(path),
         }
     }
     found.sort();
@@ -84,10 +140,14 @@ pub(super) fn files(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
 mod tests {
     use super::*;
 
+    fn prepare(folder: &Path, force: bool) -> Result<PathBuf, Failure> {
+        Begun::new(folder, force)?.put()
+    }
+
     #[test]
     fn only_what_a_demo_made_is_replaced() {
         let place = tempfile::tempdir().unwrap();
-        let (mine, theirs) = (place.path().join("demo"), place.path().join("precious"));
+        let (mine, theirs) = (place.path().join("new/demo"), place.path().join("precious"));
         prepare(&mine, false).unwrap();
         fs::write(mine.join("p1/old"), "x").unwrap();
         #[cfg(unix)]
@@ -104,5 +164,20 @@ mod tests {
         assert!(prepare(&theirs, true).unwrap_err().to_string().contains("was not made by this demo"));
         assert!(theirs.join("p2").exists());
         assert_eq!(files(&mine).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_put_leaves_all_as_it_was() {
+        let place = tempfile::tempdir().unwrap();
+        let (old, new) = (place.path().join("old"), place.path().join("new"));
+        prepare(&old, false).unwrap();
+        fs::write(old.join("p1/kept"), "x").unwrap();
+        for folder in [&old, &new] {
+            let begun = Begun::new(folder, true).unwrap();
+            fs::write(begun.path().join("half.csv"), "x").unwrap();
+        }
+        assert!(old.join("p1/kept").exists() && !old.join("half.csv").exists());
+        assert_eq!(files(&old).unwrap().len(), 2);
+        assert!(!new.exists());
     }
 }

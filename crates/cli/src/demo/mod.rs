@@ -49,6 +49,7 @@ use self::commands::{Program, Ran};
 use self::dataset::{Dataset, STUDY};
 use self::story::Story;
 use crate::Outcome;
+use crate::progress::is_interrupted;
 
 /// See it work: a sample of patients is encrypted, searched for identifiers, masked, k-anonymised, assessed and released
 ///
@@ -66,7 +67,7 @@ Examples:
       once more, without colours")]
 pub(crate) struct Arguments {
     /// Patients to generate, or rows to take of --data [default: 10000, of --data 1000]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(4..=1_000_000))]
     rows: Option<u32>,
     /// How many rows shall be alike [default: 10, or half of the rows]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
@@ -118,16 +119,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let study = HumanCount(study as u64);
         return Err(format!("{k} rows cannot be alike among {study}: give a smaller --k, or more rows").into());
     }
-    let folder = folder::prepare(&arguments.output, arguments.force)?;
+    let begun = folder::Begun::new(&arguments.output, arguments.force)?;
     let cut = own.as_ref().and_then(|&(file, _, more)| more.then_some(file.as_path()));
     let data = match own {
-        Some((file, clear, _)) => Dataset::of_file(&folder, file, clear),
-        None => Dataset::sample(&folder, rows, arguments.seed),
+        Some((file, clear, _)) => Dataset::of_file(begun.path(), file, clear)?,
+        None => Dataset::sample(begun.path(), rows, arguments.seed)?,
     };
-    // What was only just begun is of no use to anybody; the sentence says why.
-    let data = data.inspect_err(|_| drop(std::fs::remove_dir_all(&folder)))?;
+    let folder = begun.put()?;
     let program = Program::new(&folder, arguments.quiet)?;
     let scene = &mut Scene { story: Story::new(), program, folder, data, k, quiet: arguments.quiet, started };
+    // Ctrl-C ends commands and servers too, and each has its own word for that.
+    play(scene, cut).map_err(|error| match is_interrupted() {
+        true => format!("cancelled; {} has what was made until then: --force replaces it", scene.shown("")).into(),
+        false => error,
+    })
+}
+
+/// All chapters.
+fn play(scene: &mut Scene, cut: Option<&Path>) -> Outcome {
     chapter_1_data::tell(scene, cut)?;
     let keys = chapter_2_encrypt::tell(scene)?;
     let mut parties = chapter_3_servers::tell(scene, &keys)?;

@@ -157,6 +157,11 @@ impl Story {
         Ok(())
     }
 
+    /// What P2 saw of what it was asked; nothing, if its own counters say that it was asked nothing.
+    pub(super) fn p2_saw(&mut self, text: &str, cost: &Cost) -> Outcome {
+        self.seen("P2 saw", if cost.messages > 0 { text } else { "nothing: nobody asked it" })
+    }
+
     /// What a chapter cost, as the wire and P2's own counters tell it.
     pub(super) fn cost(&mut self, cost: &Cost) -> Outcome {
         let opened = match cost.opened.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! `CREATE EXTERNAL TABLE` is what brings dictionaries and zeros along.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -20,18 +21,46 @@ impl FromStr for NamedFile {
 
     /// A plain name is lower-cased, as SQL does with names outside quotes, so that a query that spells it alike finds it.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, file) = match text.split_once('=') {
-            Some((name, file)) if !name.is_empty() && !file.is_empty() => (name, file),
-            _ => return Err("a table is NAME=FILE, as in patients=patients.veil.parquet".to_owned()),
+        let usage = || "a table is NAME=FILE, as in patients=patients.veil.parquet".to_owned();
+        let (name, file) = match in_quotes(text) {
+            Some((name, rest)) => (name, rest.strip_prefix('=').ok_or_else(usage)?),
+            None => {
+                let (name, file) = text.split_once('=').ok_or_else(usage)?;
+                (if is_plain(name) { name.to_lowercase() } else { name.to_owned() }, file)
+            }
         };
-        let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).filter(|name| !name.is_empty());
-        let plain = name.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
-        let name = match quoted {
-            Some(name) => name.replace("\"\"", "\""),
-            None if plain => name.to_lowercase(),
-            None => name.to_owned(),
+        if name.is_empty() || file.is_empty() { Err(usage()) } else { Ok(Self { name, file: file.into() }) }
+    }
+}
+
+impl fmt::Display for NamedFile {
+    /// As the command line takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_taken_so = match is_plain(&self.name) {
+            true => self.name == self.name.to_lowercase(),
+            false => !self.name.contains(['"', '=']),
         };
-        Ok(Self { name, file: file.into() })
+        let name = if is_taken_so { self.name.clone() } else { quoted_name(&self.name) };
+        write!(f, "{name}={}", self.file.display())
+    }
+}
+
+/// Whether SQL takes a name outside quotes.
+fn is_plain(name: &str) -> bool {
+    name.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
+}
+
+/// The name in quotes that a text begins with, and what follows.
+fn in_quotes(text: &str) -> Option<(String, &str)> {
+    let (mut name, mut rest) = (String::new(), text.strip_prefix('"')?);
+    loop {
+        let (before, after) = rest.split_once('"')?;
+        name += before;
+        match after.strip_prefix('"') {
+            // Two quotes are one of the name.
+            Some(after) => (name, rest) = (name + "\"", after),
+            None => return Some((name, after)),
+        }
     }
 }
 
@@ -122,8 +151,32 @@ mod tests {
     }
 
     #[test]
+    fn every_name_can_be_given() {
+        for (name, text) in [
+            ("people", "people=x.csv"),
+            ("People", "\"People\"=x.csv"),
+            ("Adult-1", "Adult-1=x.csv"),
+            ("a=b", "\"a=b\"=x.csv"),
+            ("a \"b\"=\"", "\"a \"\"b\"\"=\"\"\"=x.csv"),
+        ] {
+            let table = NamedFile::new(name, Path::new("x.csv"));
+            assert_eq!(table.to_string(), text);
+            assert_eq!(text.parse::<NamedFile>().unwrap(), table, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_table_is_refused() {
-        for text in ["patients", "=x.csv", "patients=", "patients=x.xlsx", "patients=x"] {
+        for text in [
+            "patients",
+            "=x.csv",
+            "patients=",
+            "patients=x.xlsx",
+            "patients=x",
+            "\"\"=x.csv",
+            "\"a=x.csv",
+            "\"a\"x.csv",
+        ] {
             assert!(statement(text).is_err(), "{text}");
         }
     }
