@@ -1,8 +1,8 @@
 //! All benchmarks in one table, held against the one in BENCHMARKS.md.
 //!
 //! `benches/all` runs it last. It reads what the benchmarks of one run have told, prints the table, and fails if a ratio is worse than the recorded one by more than
-//! half: times of two machines cannot be compared, ratios of one run can. With `--bless` it writes the table into BENCHMARKS.md instead, lines that were not measured
-//! this time stay.
+//! half: times of two machines cannot be compared, ratios of one run can. With `--bless` it writes the table into BENCHMARKS.md instead; lines that were not measured
+//! this time stay if they are of the same machine. `--whole` says that all benchmarks have run: what none of them told goes.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is its purpose")]
 
@@ -119,14 +119,28 @@ fn run() -> Result<ExitCode, String> {
     let (before, rest) = document.split_once(BEGIN).ok_or("BENCHMARKS.md has no place for the summary")?;
     let (table, after) = rest.split_once(END).ok_or("the summary in BENCHMARKS.md has no end")?;
     let recorded: Vec<Row> = table.lines().filter_map(Row::recorded).collect();
+    let (machine, is_whole) = (machine(), env::args().any(|argument| argument == "--whole"));
 
-    let mut text = format!("{}\n\n{HEAD}", machine());
+    let mut text = format!("{machine}\n\n{HEAD}");
     told.iter().for_each(|row| text += &row.line());
     println!("{text}");
+    let again = |row: &Row| told.iter().find(|told| told.name == row.name);
+    let missed: Vec<&Row> = recorded.iter().filter(|row| again(row).is_none()).collect();
+    if is_whole {
+        missed
+            .iter()
+            .for_each(|row| println!("{}: in BENCHMARKS.md, and measured by no benchmark this time", row.name));
+    }
     if env::args().any(|argument| argument == "--bless") {
-        let kept = recorded.iter().map(|row| told.iter().find(|told| told.name == row.name).unwrap_or(row));
+        let is_same = table.lines().any(|line| line == format!("Measured on {machine}."));
+        if !is_same && !is_whole && !missed.is_empty() {
+            return Err(
+                "BENCHMARKS.md is of another machine: without names, --bless measures all lines on this one".to_owned()
+            );
+        }
+        let kept = recorded.iter().filter_map(|row| again(row).or_else(|| (!is_whole).then_some(row)));
         let new = told.iter().filter(|row| recorded.iter().all(|before| before.name != row.name));
-        let mut text = format!("{before}{BEGIN}Measured on {}.\n\n{HEAD}", machine());
+        let mut text = format!("{before}{BEGIN}Measured on {machine}.\n\n{HEAD}");
         kept.chain(new).for_each(|row| text += &row.line());
         let _ = write!(text, "{END}{after}");
         fs::write(&path, text).map_err(|error| format!("BENCHMARKS.md: {error}"))?;

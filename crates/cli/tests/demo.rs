@@ -215,17 +215,20 @@ fn the_story_is_true() {
 #[test]
 fn a_file_of_ones_own() {
     let place = Place::new();
-    let mut csv = "Full name,age,job,income,member\n".to_owned();
+    let mut csv = ",Full name,age,job,income,member\n".to_owned();
     for row in 0..80 {
         let job = ["farmer", "astronomer", "locksmith", "teacher"][row / 3 % 4];
         let income = if row == 7 { String::new() } else { format!("{}", 1000 + row * row % 97 * 31) };
-        csv += &format!("CANARYNAME {row},{},{job},{income},{}\n", 20 + row / 8, ["yes", "no"][row % 2]);
+        csv += &format!("{row},CANARYNAME {row},{},{job},{income},{}\n", 20 + row / 8, ["yes", "no"][row % 2]);
     }
     fs::write(place.at("people.csv"), &csv).unwrap();
     let story = place.succeed(&["demo", "--data", "people.csv", "--rows", "60", "--k", "3", "-o", "out", "-q"]);
     assert!(story.contains("The first 60 rows of it") && story.contains("people.csv has more"), "{story}");
     let told = story.replace('\n', " ");
-    assert!(told.contains("Full name, income will not be released") && told.contains("member gets noise"), "{story}");
+    assert!(
+        told.contains("column_1, Full name, income will not be released") && told.contains("member gets noise"),
+        "{story}"
+    );
     assert_eq!(place.left_behind(), Vec::<PathBuf>::new());
     let policy = place.text("out/policy.toml");
     let k_columns = policy.lines().find_map(|line| line.strip_prefix("k_columns = ")).unwrap();
@@ -275,11 +278,13 @@ fn mistakes_leave_nothing_behind() {
     fs::write(place.at("short.csv"), "a,b\n1,2\n").unwrap();
     fs::write(place.at("twice.csv"), "a,a\n1,2\n3,4\n5,6\n7,8\n").unwrap();
     fs::write(place.at("semicolons.csv"), "a;b\n1;2\n3;4\n5;6\n7;8\n").unwrap();
+    fs::write(place.at("flag.csv"), "a,suppressed\n1,2\n3,4\n5,6\n7,8\n").unwrap();
     for (arguments, says) in [
         (&["--data", "absent.csv"][..], "absent.csv: No such file"),
         (&["--data", "short.csv"], "1 rows are too few"),
         (&["--data", "twice.csv"], "the column `a` appears twice"),
         (&["--data", "semicolons.csv"], "are they separated by commas?"),
+        (&["--data", "flag.csv"], "k_anonymize adds a column suppressed of its own"),
         (&["--rows", "20", "--k", "50"], "50 rows cannot be alike among 20"),
     ] {
         let error = place.fail(&[&["demo"], arguments].concat());

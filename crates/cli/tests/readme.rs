@@ -34,7 +34,12 @@ const BLOCKS: &[(&str, &str, &str, Done)] = &[
     ("Three terminals", "sh", "veil p2", Done::Terminals),
     ("Three terminals", "sh", "veil serve", Done::Terminals),
     ("Three terminals", "sh", "veil gateway", Done::Terminals),
-    ("Three terminals", "python", "adbc_driver_flightsql", Done::Elsewhere("packages from PyPI: tests/clients")),
+    (
+        "Three terminals",
+        "python",
+        "adbc_driver_flightsql",
+        Done::Elsewhere("packages from PyPI: tests/clients runs it"),
+    ),
     ("Three terminals", "text", "5 columns]", Done::Elsewhere("what that prints, with noise")),
     ("Three terminals", "text", "raw.parquet", Done::Terminals),
     ("In DataFusion", "rust", "with_veil", Done::Elsewhere("a documentation test of the facade")),

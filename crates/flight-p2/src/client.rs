@@ -1,10 +1,11 @@
 //! P1's way to P2.
 
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
 use futures::{StreamExt, stream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use veil_cells::KeyId;
 use veil_protocols::{Channel, Frames, Limits, ProtocolError};
 
@@ -76,9 +77,13 @@ impl Channel for FlightChannel {
             let (sender, mut receiver) = mpsc::channel(ANSWERS_AHEAD);
             let mut task = JoinSet::new();
             task.spawn(Exchange::new(link, requests, sender).run());
-            stream::poll_fn(move |context| {
-                let _owned = &task;
-                receiver.poll_recv(context)
+            stream::poll_fn(move |context| match ready!(receiver.poll_recv(context)) {
+                // A round that failed without a word is not one that P2 has answered.
+                None => match ready!(task.poll_join_next(context)) {
+                    Some(Err(error)) => Poll::Ready(Some(Err(broken_off(&error)))),
+                    _ => Poll::Ready(None),
+                },
+                answer => Poll::Ready(answer),
             })
         };
         stream::once(start).flatten().boxed()
@@ -89,12 +94,33 @@ impl Channel for FlightChannel {
     }
 }
 
+fn broken_off(error: &JoinError) -> ProtocolError {
+    match error.is_cancelled() {
+        true => ProtocolError::Cancelled,
+        false => ProtocolError::Internal("P1's side of a round failed; its log says more".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use veil_protocols::Frame;
+
     use super::*;
 
     fn send<T: Send>(value: T) -> T {
         value
+    }
+
+    /// A round in which P1 itself panics ends in an error, once.
+    #[tokio::test]
+    async fn a_round_that_breaks_off_is_an_error() {
+        let link = Arc::new(Link::new(ClientConfig::new("http://127.0.0.1:1"), KeyId([1; 8])));
+        let channel = FlightChannel { link, limits: Limits::default() };
+        let requests = stream::poll_fn(|_| -> Poll<Option<Result<Frame, ProtocolError>>> {
+            std::panic::resume_unwind(Box::new(()));
+        });
+        let answers: Vec<_> = channel.exchange(requests.boxed()).collect().await;
+        assert!(matches!(answers[..], [Err(ProtocolError::Internal(_))]), "{answers:?}");
     }
 
     /// Callers spawn these.

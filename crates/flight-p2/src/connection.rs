@@ -69,6 +69,10 @@ pub struct Health {
 /// How long the first connection is tried again: a P2 that is not there is soon reported.
 pub(crate) const FIRST_TRIES: Duration = Duration::from_millis(800);
 
+/// A first failure that comes later than this was one of waiting, and another try would only double it. On a busy machine others may take
+/// longer than [`FIRST_TRIES`].
+const FIRST_FAILURE: Duration = Duration::from_millis(2500);
+
 /// A connection to P2.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -150,10 +154,14 @@ pub(crate) async fn persist<T, F: Future<Output = Result<T, ProtocolError>>>(
     let mut backoff = Backoff::new(budget);
     // From the beginning of the first attempt, since one that times out has used up the patience.
     let started = tokio::time::Instant::now();
+    let mut allowed = budget.max(FIRST_FAILURE);
     loop {
         match attempt().await {
-            Err(error) if error.is_transient() => match backoff.delay().filter(|_| started.elapsed() < budget) {
-                Some(delay) => tokio::time::sleep(delay).await,
+            Err(error) if error.is_transient() => match backoff.delay().filter(|_| started.elapsed() < allowed) {
+                Some(delay) => {
+                    allowed = budget;
+                    tokio::time::sleep(delay).await;
+                }
                 None => return Err(error),
             },
             outcome => return outcome,

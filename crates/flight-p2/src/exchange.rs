@@ -64,6 +64,8 @@ impl Exchange {
     async fn complete(&mut self) -> Result<(), ProtocolError> {
         loop {
             if self.unanswered.is_empty() && !self.drained {
+                // Nothing is lost, and how long P1 takes for the next is not P2's time.
+                self.backoff.reset();
                 let request = self.requests.next().await;
                 self.draw(request)?;
             }

@@ -130,8 +130,10 @@ async fn write_logged(
         log.note(&batch);
         let work = move || writer.write(&batch).and_then(|()| flushed(writer));
         let written = tokio::task::spawn_blocking(work).await;
-        let written =
-            written.map_err(|error| AnswerError::new(Kind::Internal, format!("the spool broke off: {error}")))?;
+        let written = written.map_err(|error| match error.is_cancelled() {
+            true => AnswerError::new(Kind::Unavailable, "the server is stopping; ask again when it is back"),
+            false => AnswerError::new(Kind::Internal, format!("the spool broke off: {error}")),
+        })?;
         writer = written.map_err(|error| broken(place, &error))?;
         if file.metadata().map_err(|error| broken(place, &error))?.len() > place.most_bytes {
             let sentence =

@@ -20,6 +20,9 @@ pub(super) const STUDY: usize = 1000;
 /// Quasi-identifiers that are taken from a file of the user's.
 const MOST_QUASI: usize = 5;
 
+/// The column that says which rows are suppressed.
+const FLAG: &str = "suppressed";
+
 /// Names that the demo gives to tables and files of its own.
 const TAKEN: [&str; 5] = ["anon", "back", "masked", "policy", "study"];
 
@@ -240,14 +243,24 @@ impl Dataset {
 
 /// The first rows of a CSV file, if they are enough; and whether there are more.
 pub(super) fn read(file: &Path, rows: usize) -> Result<(Table, bool), Failure> {
-    let (clear, more) = Table::read(file, rows)?;
-    match clear.rows.len() {
-        0..4 => {
-            let (file, rows) = (file.display(), clear.rows.len());
-            Err(format!("{file}: {rows} rows are too few to hide anybody among: give at least 4").into())
-        }
-        _ => Ok((clear, more)),
+    let (mut clear, more) = Table::read(file, rows)?;
+    let (shown, rows) = (file.display(), clear.rows.len());
+    if rows < 4 {
+        return Err(format!("{shown}: {rows} rows are too few to hide anybody among: give at least 4").into());
     }
+    if clear.names.iter().any(|name| name == FLAG) {
+        return Err(
+            format!("{shown}: k_anonymize adds a column {FLAG} of its own: rename the one that is there").into()
+        );
+    }
+    // As the first column of a table with row numbers often has none.
+    for at in 0..clear.names.len() {
+        let new = format!("column_{}", at + 1);
+        if let Some(name) = clear.names.get_mut(at).filter(|name| name.is_empty()) {
+            *name = new;
+        }
+    }
+    Ok((clear, more))
 }
 
 /// A name in SQL, in quotes only where it must be.

@@ -11,6 +11,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::task::JoinError;
 use veil_flight_p2::status_of;
 use veil_flight_sql::{AnswerError, Answers, Caller, Kind, Prepared, Rows, Run, TableEntry};
 use veil_owner::OwnerError;
@@ -145,8 +146,23 @@ fn is_release(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
     Ok(found)
 }
 
+/// The task of P1's own that broke off, if it was that.
+fn task_of(error: &DataFusionError) -> Option<&JoinError> {
+    match error.find_root() {
+        DataFusionError::ExecutionJoin(failed) => Some(failed),
+        DataFusionError::External(inner) => inner.downcast_ref(),
+        _ => None,
+    }
+}
+
 /// One sentence, and whose fault it is.
 fn explained(error: &DataFusionError) -> AnswerError {
+    if let Some(failed) = task_of(error) {
+        return match failed.is_cancelled() {
+            true => AnswerError::new(Kind::Unavailable, "P1 is stopping; ask again when it is back"),
+            false => AnswerError::new(Kind::Internal, "a worker of P1 failed; its log says more"),
+        };
+    }
     let kind = match error.find_root() {
         DataFusionError::External(inner) => match inner.downcast_ref::<ProtocolError>() {
             Some(error) => AnswerError::of_status(&status_of(error)).kind,
@@ -193,6 +209,17 @@ mod tests {
         for sql in ["", "SELECT 1; SELECT 2", "SELEC 1", "SELECT * FROM '/etc/passwd'", "SELECT * FROM absent"] {
             assert_eq!(kind(&answers, sql).await, Some(Kind::Invalid), "{sql}");
         }
+    }
+
+    /// A caller may ask again what an ending server did not do, and is not to blame for what a broken one did.
+    #[tokio::test]
+    async fn tasks_that_break_off_are_not_the_callers_fault() {
+        let stopped = tokio::spawn(std::future::pending::<()>());
+        stopped.abort();
+        let failed = tokio::task::spawn_blocking(|| std::panic::resume_unwind(Box::new(())));
+        let (stopped, failed) = (stopped.await.unwrap_err(), failed.await.unwrap_err());
+        assert_eq!(explained(&DataFusionError::External(Box::new(stopped))).kind, Kind::Unavailable);
+        assert_eq!(explained(&DataFusionError::ExecutionJoin(Box::new(failed))).kind, Kind::Internal);
     }
 
     #[tokio::test]

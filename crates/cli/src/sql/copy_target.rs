@@ -9,7 +9,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlan;
-use tempfile::TempPath;
+use tempfile::{TempDir, TempPath};
 use veil_owner::OwnerError;
 
 use super::tables::file_url;
@@ -17,7 +17,10 @@ use super::tables::file_url;
 /// The file that a COPY writes, and the one it writes to until it is complete.
 pub(crate) struct CopyTarget {
     file: PathBuf,
+    /// Goes before the folder that it is in.
     temporary: TempPath,
+    /// Of its own, since DataFusion puts the parts of a large file beside it.
+    folder: TempDir,
     force: bool,
 }
 
@@ -37,18 +40,22 @@ impl CopyTarget {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let temporary = std::fs::create_dir_all(folder)
-            .and_then(|()| tempfile::Builder::new().prefix(".veil-").suffix(&extension).tempfile_in(folder))
+        let (folder, temporary) = std::fs::create_dir_all(folder)
+            .and_then(|()| tempfile::Builder::new().prefix(".veil-").tempdir_in(folder))
+            .and_then(|folder| {
+                let path = folder.path().join(format!("copy{extension}"));
+                Ok((folder, TempPath::try_from_path(path)?))
+            })
             .map_err(|source| external(OwnerError::Io { file: file.clone(), source }))?;
-        let temporary = temporary.into_temp_path();
         copy.output_url = file_url(&temporary).map_err(DataFusionError::Execution)?;
-        Ok((LogicalPlan::Copy(copy), Some(Self { file, temporary, force })))
+        Ok((LogicalPlan::Copy(copy), Some(Self { file, temporary, folder, force })))
     }
 
     /// Puts the complete file into its place.
     pub(crate) fn keep(self) -> Result<()> {
-        let Self { file, temporary, force } = self;
+        let Self { file, temporary, folder, force } = self;
         let kept = if force { temporary.persist(&file) } else { temporary.persist_noclobber(&file) };
+        drop(folder);
         kept.map_err(|error| {
             external(match error.error.kind() {
                 std::io::ErrorKind::AlreadyExists => OwnerError::Exists(file),

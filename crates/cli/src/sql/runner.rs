@@ -1,7 +1,7 @@
 //! Runs one statement: plans, executes, prints, and listens to Ctrl-C meanwhile.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -12,6 +12,7 @@ use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use futures::StreamExt;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use veil_planner::explain_error;
 
 use super::commands::{self, Next};
@@ -22,6 +23,9 @@ use super::print::{Format, Printer};
 use super::statements::Piece;
 use super::waiting::Waiting;
 use crate::progress::say;
+
+/// How long a statement may take to end once it is told to: between two points at which it listens.
+const LETTING_GO: Duration = Duration::from_secs(5);
 
 /// What statements run with.
 pub(crate) struct Runner {
@@ -109,6 +113,8 @@ impl Runner {
             },
             Err(outcome) => {
                 task.abort();
+                // Until it has let go of what it was writing.
+                let _ = timeout(LETTING_GO, task).await;
                 Err(outcome)
             }
         };

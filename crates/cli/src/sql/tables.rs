@@ -24,6 +24,7 @@ impl FromStr for NamedFile {
         let usage = || "a table is NAME=FILE, as in patients=patients.veil.parquet".to_owned();
         let (name, file) = match in_quotes(text) {
             Some((name, rest)) => (name, rest.strip_prefix('=').ok_or_else(usage)?),
+            None if text.starts_with('"') => return Err(usage()),
             None => {
                 let (name, file) = text.split_once('=').ok_or_else(usage)?;
                 (if is_plain(name) { name.to_lowercase() } else { name.to_owned() }, file)
