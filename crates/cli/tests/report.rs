@@ -370,7 +370,18 @@ fn nothing_is_overwritten_and_wrong_questions_are_refused() {
     assert!(place.fail(&ask(&["--manifest", "no.json", "-o", "new.html"]), 1).contains("no.json"));
     assert!(!place.at("new.html").exists() && !place.at("new.json").exists());
     assert!(place.fail(&ask(&["-o", "absent/new.html"]), 1).contains("there is no folder absent"));
-    assert!(place.fail(&ask(&["-o", "new.html", "--json", "new.html"]), 1).contains("two names"));
+    for other in ["new.html", "./new.html", "keys/../new.html"] {
+        assert!(place.fail(&ask(&["-o", "new.html", "--json", other]), 1).contains("two names"), "{other}");
+    }
+    // Nothing that the report is made from, however it is called.
+    for input in ["anon.veil.parquet", "./people.veil.parquet", "keys/../keys/p1.keys", "keys/p2.keys", "no.json"] {
+        let before = fs::read(place.at(input)).unwrap();
+        for outputs in [["-o", input, "--json", "new.json"], ["-o", "new.html", "--json", input]] {
+            let refused = place.fail(&ask(&[&outputs[..], &["--force", "--manifest", "no.json"]].concat()), 1);
+            assert!(refused.contains("which the report is made from: choose another name"), "{refused}");
+        }
+        assert_eq!(fs::read(place.at(input)).unwrap(), before, "{input}");
+    }
     // Wrong usage.
     assert!(place.fail(&[&REPORT[..], &["-o", "new.html"]].concat(), 2).contains("--p2"));
     place.fail(&ask(&["--sweep", "1,5", "-o", "new.html"]), 2);

@@ -11,6 +11,8 @@
 //!  sections    what was done, leakage, costs, manifest       table         tables
 //!  svg         canvases, axes, ticks, labels that fit        bars          rows of one or two bars
 //!  before_after, histogram, trade_off, losses: one chart each
+//!
+//!  output      where the page and the findings are written
 //! ```
 
 mod ask;
@@ -23,6 +25,7 @@ mod findings;
 mod gather;
 mod histogram;
 mod losses;
+mod output;
 mod page;
 mod paper;
 mod sections;
@@ -33,13 +36,11 @@ mod treatment;
 mod verdict;
 mod words;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use veil_keys::{KeyFile, P1Keys};
-use veil_owner::OwnerError;
 
 use crate::Outcome;
 use crate::p2_client::TlsArguments;
@@ -118,19 +119,19 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+impl Arguments {
+    /// The files that are read.
+    fn inputs(&self) -> Vec<&Path> {
+        let needed = [&self.anonymised, &self.original, &self.keys];
+        let more = [&self.embedded_p2, &self.manifest].into_iter().flatten();
+        needed.into_iter().chain(more).map(PathBuf::as_path).chain(self.tls.files()).collect()
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    // Before the work, and again when it is done.
-    for file in [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten() {
-        if file.exists() && !arguments.force {
-            return Err(OwnerError::Exists(file.clone()).into());
-        }
-        if !folder_of(file).is_dir() {
-            return Err(format!("{}: there is no folder {}", file.display(), folder_of(file).display()).into());
-        }
-    }
-    if arguments.json.as_ref() == Some(&arguments.output) {
-        return Err("the page and the findings cannot be one file: give -o and --json two names".into());
-    }
+    let outputs: Vec<&Path> =
+        [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
+    output::check(&outputs, &arguments.inputs(), arguments.force)?;
     let manifest = match &arguments.manifest {
         Some(file) => Some(paper::read(file, &P1Keys::load(&arguments.keys)?)?),
         None => None,
@@ -150,30 +151,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     runtime.shutdown_timeout(Duration::from_millis(100));
     let findings = findings?;
     if let Some(file) = &arguments.json {
-        write(file, &format!("{}\n", serde_json::to_string_pretty(&findings)?), arguments.force)?;
+        output::write(file, &format!("{}\n", serde_json::to_string_pretty(&findings)?), arguments.force)?;
     }
-    write(&arguments.output, &page::page(&findings), arguments.force)?;
+    output::write(&arguments.output, &page::page(&findings), arguments.force)?;
     let rounds: u64 = findings.runs.iter().map(|run| run.rounds).sum();
     progress.finish(&format!("Wrote {} after {rounds} rounds with P2,", arguments.output.display()));
     Ok(())
-}
-
-/// Writes a file, whole or not at all.
-fn write(path: &Path, text: &str, force: bool) -> Outcome {
-    let io = |source| OwnerError::Io { file: path.to_owned(), source };
-    let mut file = tempfile::Builder::new().prefix(".veil-").tempfile_in(folder_of(path)).map_err(io)?;
-    file.write_all(text.as_bytes()).map_err(io)?;
-    file.as_file().sync_all().map_err(io)?;
-    let put = if force { file.persist(path) } else { file.persist_noclobber(path) };
-    put.map_err(|error| match error.error.kind() {
-        std::io::ErrorKind::AlreadyExists => OwnerError::Exists(path.to_owned()),
-        _ => io(error.error),
-    })?;
-    Ok(())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The last part of a path, for people: folders are nobody else's business.
