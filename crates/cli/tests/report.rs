@@ -282,11 +282,15 @@ fn what_it_says_is_what_the_owner_computes() {
     }
     let smallest = *class_sizes(&published).keys().next().unwrap();
     for text in [
-        format!("Every row looks like at least {} others in age", smallest - 1),
+        format!("Every published row looks like at least {} others in age", smallest - 1),
         format!("fell from 100\u{a0}% to {:.0}\u{a0}%", 100.0 / smallest as f64),
         "<title>North &amp; &lt;South&gt;</title>".to_owned(),
         "&lt;script&gt;alert(1)&lt;/script&gt;".to_owned(),
         "Signed by both servers".to_owned(),
+        "What can be compared agrees with this page: 60\u{a0}rows; its columns by name and kind.".to_owned(),
+        "Passed on as they were: id and visits.".to_owned(),
+        "Of these, the release of the manifest leaves out id and visits.".to_owned(),
+        "Neither saw an encrypted value".to_owned(),
         "epsilon 0.5".to_owned(),
         "No other k was tried".to_owned(),
     ] {
@@ -296,6 +300,15 @@ fn what_it_says_is_what_the_owner_computes() {
         !page.contains("<script") && !page.contains("person 1") && !page.contains("http:"),
         "the page is not closed"
     );
+
+    // One of another table is signed, and does not fit.
+    let sql = ["--sql", "SELECT age, illness, suppressed FROM anon LIMIT 20", "-o", "part.csv"];
+    place.succeed(&[&fetch[..], &sql].concat());
+    let more = ["--p2", &p2.url, "--manifest", "part.manifest.json", "-o", "report.html", "--force", "-q"];
+    place.succeed(&[&REPORT[..], &more].concat());
+    let page = place.read("report.html");
+    assert!(page.contains("does not fit the table of this page: it says 20\u{a0}rows, and the table has 60\u{a0}rows"));
+    assert!(page.contains("seal careful") && !page.contains("seal good") && !page.contains("leaves out"));
 
     // A manifest that somebody changed is shown, and said to be wrong.
     let forged = place.read("out.manifest.json").replace("\"recipient\": \"alice\"", "\"recipient\": \"mallory\"");
@@ -329,6 +342,40 @@ fn a_sweep_is_drawn_and_its_cost_is_said_before() {
     let page = place.read("report.html");
     assert!(page.contains("id=\"sweep-wide-title\"") && page.contains(">k = 12</text>") && page.contains("this table"));
     assert!(page.contains("which protects nothing"), "both parties were one process");
+}
+
+/// What the engine writes into types when it adds noise, computes and renames.
+#[test]
+fn what_hides_little_is_not_called_hidden() {
+    let place = Place::with_column("wage");
+    let single = "SET veil.noise = 'single';
+        COPY (SELECT id AS number, name, age, wage, illness, enc_add(cost, 0) AS cost, suppressed,
+            CASE WHEN id < 30 THEN dp_geometric(visits, 0.5) ELSE visits END AS visits
+        FROM k_anonymize(people, k => 5, quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
+    let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+    place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", single]].concat());
+    let tables = ["report", "single.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-q"];
+    place.succeed(&[&tables[..], &EMBEDDED, &["-o", "report.html", "--json", "report.json"]].concat());
+    let found = place.findings();
+    let column = |name: &str| {
+        let columns = found["columns"].as_array().unwrap();
+        columns.iter().find(|column| column["name"] == name).unwrap_or_else(|| panic!("{name}: {columns:?}"))
+    };
+    let told = ["number", "name", "cost", "visits", "id"].map(|name| column(name)["treatment"].as_str().unwrap());
+    assert_eq!(told, ["clear", "unchanged", "computed", "partly_noised", "dropped"]);
+    // The clear column may be here under its new name.
+    assert_eq!(column("id")["perhaps_in"], serde_json::json!(["number"]));
+    let page = place.read("report.html");
+    for text in [
+        "class=\"verdict careful\"",
+        "Noise in some rows only: visits. Other rows may have the values of the original.",
+        "Noise of the engine alone: visits. Whoever runs the engine can take it off",
+        "<span class=\"chip plain\">noise in some rows</span>",
+        "<span class=\"chip plain\">masked or computed</span>",
+        "whether number has its values, nothing tells",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
 }
 
 /// Names that look like what operators say of themselves.

@@ -2,7 +2,7 @@
 
 use super::findings::{Both, Findings, Measure, SweepPoint, of_column};
 use super::table::{Align, behind, table};
-use super::words::{count, escape, number, percent};
+use super::words::{count, escape, listed, number, percent};
 use super::{before_after, histogram, losses, trade_off};
 
 fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
@@ -103,5 +103,34 @@ pub(super) fn lost(findings: &Findings) -> String {
     let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
     let columns = [("measure", Align::Text), ("of", Align::Text), ("value", Align::Number), ("meaning", Align::Text)];
     let all = table("All measures of loss", &columns, &rows);
-    format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
+    format!("{chart}{}{drawn}<details><summary>All measures</summary>{all}</details>", not_measured(findings))
+}
+
+/// The quasi-identifiers whose loss no figure has.
+fn not_measured(findings: &Findings) -> String {
+    let measured: Vec<&str> = losses::losses(findings).iter().map(|loss| loss.column).collect();
+    let left_out = findings.quasi.iter().filter(|name| !measured.contains(&name.as_str()));
+    let left_out: Vec<String> = left_out.cloned().collect();
+    if left_out.is_empty() {
+        return String::new();
+    }
+    format!(
+        r#"<p class="words">Not measured, and in no figure of loss: {}. The notes below say why.</p>"#,
+        escape(&listed(&left_out))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{HOSTILE, findings};
+    use super::*;
+
+    #[test]
+    fn a_column_that_no_figure_of_loss_has_is_named() {
+        let mut findings = findings();
+        assert!(!lost(&findings).contains("Not measured"));
+        findings.utility.retain(|one| one.column.as_deref() != Some(HOSTILE) && one.column.as_deref() != Some("sex"));
+        let told = lost(&findings);
+        assert!(told.contains("in no figure of loss: sex and &lt;script&gt;"), "{told}");
+    }
 }

@@ -56,15 +56,9 @@ pub(super) async fn gather(arguments: &Arguments, engine: &Engine, manifest: Opt
     };
 
     let (before, after) = (schema(context, ORIGINAL).await?, schema(context, ANONYMISED).await?);
-    let Asker { runs, leakage, mut notes, .. } = asker;
+    let Asker { runs, leakage, notes, .. } = asker;
     let original = table_file(context, ORIGINAL, &arguments.original).await?;
     let anonymised = table_file(context, ANONYMISED, &arguments.anonymised).await?;
-    if original.rows != anonymised.rows {
-        notes.push(format!(
-            "the original has {} rows and the anonymised table {}: risk before is that of all rows of the original, losses are those of rows in both",
-            original.rows, anonymised.rows
-        ));
-    }
     Ok(Findings {
         version: VERSION,
         title: arguments.title.clone().unwrap_or_else(|| "Anonymisation report".to_owned()),

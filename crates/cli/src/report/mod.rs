@@ -6,9 +6,11 @@
 //!  treatment   what types tell about each column
 //!  paper       the manifest of a release
 //!
-//!  page        the frame and tiles                           verdict       the words at the top
-//!  charts      sections with charts                          words         numbers and escaped text
-//!  sections    what was done, leakage, costs, manifest       table         tables
+//!  page        the frame                                     verdict       the words at the top
+//!  head        title, verdict, tiles                         cautions      what spoils good news
+//!  sections    what was done, leakage, costs                 fit           whether the manifest is of this table
+//!  manifest    the section of the manifest                   words         numbers and escaped text
+//!  charts      sections with charts                          table         tables
 //!  svg         canvases, axes, ticks, labels that fit        bars          rows of one or two bars
 //!  before_after, histogram, trade_off, losses: one chart each
 //!
@@ -18,13 +20,17 @@
 mod ask;
 mod bars;
 mod before_after;
+mod cautions;
 mod charts;
 #[cfg(test)]
 mod example;
 mod findings;
+mod fit;
 mod gather;
+mod head;
 mod histogram;
 mod losses;
+mod manifest;
 mod output;
 mod page;
 mod paper;
@@ -64,7 +70,11 @@ Examples:
       also anonymises the original for each k, to show what each would cost; says beforehand how long that takes
 
 The page needs no network and no script. It is made from ciphertexts: the engine and P2 learn the sizes of classes and
-the measures that the page shows, and no value."
+the measures that the page shows, and no encrypted value. With --embedded-p2 one process has the keys and the tables,
+which protects nothing.
+
+A manifest is compared with the table as far as it goes: rows, rows held back, smallest class, columns. The page says
+what agrees and what does not; the signatures themselves do not tie a manifest to a file."
 )]
 pub(crate) struct Arguments {
     /// The anonymised table, still encrypted: .parquet or .arrow
