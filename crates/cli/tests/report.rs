@@ -74,9 +74,14 @@ impl Place {
 
     /// With another name for the hostile column.
     fn with_column(name: &str) -> Self {
+        Self::declared(name, str::to_owned)
+    }
+
+    /// And another declaration.
+    fn declared(name: &str, change: impl Fn(&str) -> String) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::write(place.at("people.csv"), people().replace(HOSTILE, &format!("\"{name}\""))).unwrap();
-        fs::write(place.at("people.toml"), DECLARATION.replace(HOSTILE, name)).unwrap();
+        fs::write(place.at("people.toml"), change(&DECLARATION.replace(HOSTILE, name))).unwrap();
         fs::write(place.at("illness.csv"), ILLNESSES.map(|path| path.join(",")).join("\n")).unwrap();
         place.succeed(&["keygen", "-o", "keys", "-q"]);
         let encrypt = ["encrypt", "people.csv", "--declare", "people.toml", "--keys", "keys/owner.keys", "-q"];
@@ -324,9 +329,12 @@ fn what_it_says_is_what_the_owner_computes() {
 
 #[test]
 fn a_sweep_is_drawn_and_its_cost_is_said_before() {
-    let place = Place::new();
-    let more = ["--sweep", "12,3", "--sweep-rounds", "2", "-o", "report.html", "--json", "report.json"];
-    let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more].concat());
+    let place = Place::declared(HOSTILE, |text| {
+        text.replace("hierarchy = \"illness.csv\"", "hierarchy = \"illness.csv\"\nhide_shape = true")
+    });
+    let more = ["--sweep", "12,3", "--sweep-rounds", "2", "--sweep-suppress", "0.2"];
+    let outputs = ["-o", "report.html", "--json", "report.json"];
+    let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more, &outputs].concat());
     let before = told.find("anonymises the table 2 times").expect("says what it costs");
     assert!(before < told.find("k_anonymize, k = 12").unwrap(), "{told}");
     let found = place.findings();
@@ -341,7 +349,17 @@ fn a_sweep_is_drawn_and_its_cost_is_said_before() {
     assert!(found["leakage"].to_string().contains("sweep(original): k_anonymize"));
     let page = place.read("report.html");
     assert!(page.contains("id=\"sweep-wide-title\"") && page.contains(">k = 12</text>") && page.contains("this table"));
+    assert!(page.contains("id=\"sweep-categories-wide-title\"") && page.contains("steps up the hierarchy"));
     assert!(page.contains("which protects nothing"), "both parties were one process");
+    assert!(page.contains("whoever ran it could read every value") && !page.contains("Neither saw"));
+    // The tables of the sweep were made as was asked, which the page says.
+    assert_eq!(found["sweep_settings"], serde_json::json!({"rounds": 2, "suppress": 0.2}));
+    assert!(page.contains("at most 2\u{a0}rounds of clustering, at most 20\u{a0}% of the rows held back"));
+    assert!((0..2).any(|at| value(at, "suppressed_rows") > 0.0), "nobody is held back");
+    // What was left out of the sweep is said; what would help to make its tables better is not.
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("sweep(original): illness has a hierarchy that is hidden"), "{notes}");
+    assert!(!notes.contains("classes of"), "{notes}");
 }
 
 /// What the engine writes into types when it adds noise, computes and renames.
@@ -433,6 +451,12 @@ fn nothing_is_overwritten_and_wrong_questions_are_refused() {
     assert!(place.fail(&[&REPORT[..], &["-o", "new.html"]].concat(), 2).contains("--p2"));
     place.fail(&ask(&["--sweep", "1,5", "-o", "new.html"]), 2);
     place.fail(&ask(&["--sweep-rounds", "3", "-o", "new.html"]), 2);
+    place.fail(&ask(&["--sweep-suppress", "0.1", "-o", "new.html"]), 2);
+    for share in ["1", "-0.1", "NaN", "some"] {
+        let share = format!("--sweep-suppress={share}");
+        let refused = place.fail(&ask(&["--sweep", "5", &share, "-o", "new.html"]), 2);
+        assert!(refused.contains("from 0 to less than 1"), "{refused}");
+    }
     let absent =
         ["report", "absent.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-o", "new.html"];
     assert!(place.fail(&[&absent[..], &EMBEDDED].concat(), 1).contains("absent.parquet: "));

@@ -3,7 +3,7 @@
 use super::findings::{Both, Findings, Measure, SweepPoint, of_column};
 use super::table::{Align, behind, table};
 use super::words::{count, escape, listed, number, percent};
-use super::{before_after, histogram, losses, trade_off};
+use super::{before_after, curve, histogram, losses, trade_off};
 
 fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "not known".to_owned(), |value| escape(&how(value)))
@@ -53,13 +53,14 @@ pub(super) fn sweep(findings: &Findings) -> String {
         return r#"<p class="absent">No other k was tried. <code>--sweep 2,5,10,25,50</code> anonymises the original for each, which takes a while.</p>"#
             .to_owned();
     }
-    let chart = trade_off::curve(findings).map_or_else(String::new, |curve| trade_off::chart(&curve));
+    let charts: String = curve::curves(findings).iter().map(trade_off::chart).collect();
     let row = |point: &SweepPoint| {
         let share = |measure| told(point.value(measure), percent);
         vec![
             point.k.to_string(),
             told(point.value("classes"), number),
             told(point.value("smallest_class"), number),
+            told(point.value("suppressed_rows"), number),
             share("prosecutor_max"),
             share("prosecutor_average"),
             told(point.value("information_loss"), |loss| percent(loss / 100.0)),
@@ -71,12 +72,13 @@ pub(super) fn sweep(findings: &Findings) -> String {
         ("k", Align::Number),
         ("classes", Align::Number),
         ("smallest", Align::Number),
+        ("held back", Align::Number),
         ("highest risk", Align::Number),
         ("average risk", Align::Number),
         ("lost in numbers", Align::Number),
         ("in categories", Align::Number),
     ];
-    chart + &behind("Risk and loss for each k", &columns, &rows)
+    charts + &behind("Risk and loss for each k", &columns, &rows)
 }
 
 /// Losses of columns, or that none could be measured.
@@ -132,5 +134,19 @@ mod tests {
         findings.utility.retain(|one| one.column.as_deref() != Some(HOSTILE) && one.column.as_deref() != Some("sex"));
         let told = lost(&findings);
         assert!(told.contains("in no figure of loss: sex and &lt;script&gt;"), "{told}");
+    }
+
+    #[test]
+    fn both_curves_are_drawn() {
+        let mut findings = findings();
+        let told = sweep(&findings);
+        assert_eq!(told.matches("<figure").count(), 2);
+        assert!(told.contains(
+            "<desc id=\"sweep-categories-wide-text\">Risk against loss of categories: leaves under headings."
+        ));
+        // Where nothing can be drawn, the numbers are there still.
+        findings.sweep.iter_mut().for_each(|point| point.measures.clear());
+        let told = sweep(&findings);
+        assert!(!told.contains("<figure") && told.contains("<table") && told.contains("not known"));
     }
 }

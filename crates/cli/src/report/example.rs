@@ -6,8 +6,8 @@ use veil_cells::KeyId;
 use veil_release::{ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ReleaseId, VerifyingKey};
 
 use super::findings::{
-    Both, ColumnFinding, Findings, Learned, Measure, Paper, RunCost, SizeCount, SweepPoint, TableFile, Treatment,
-    VERSION,
+    Both, ColumnFinding, Findings, Learned, Measure, Paper, RunCost, SizeCount, SweepPoint, SweepSettings, TableFile,
+    Treatment, VERSION,
 };
 
 /// A name that is markup.
@@ -126,6 +126,7 @@ pub(super) fn findings() -> Findings {
             point(25, 7.5, 0.04),
             point(50, 12.0, 0.02),
         ],
+        sweep_settings: Some(SweepSettings { rounds: 10, suppress: 0.0 }),
         leakage: vec![Learned {
             from: vec!["risk(original)".to_owned(), "risk(anonymised)".to_owned()],
             p1: "how many classes there are of every size".to_owned(),

@@ -37,6 +37,8 @@ pub(super) struct Findings {
     pub(super) utility: Vec<Measure>,
     /// Risk and loss of other k, if they were tried.
     pub(super) sweep: Vec<SweepPoint>,
+    /// How these tables were made.
+    pub(super) sweep_settings: Option<SweepSettings>,
     /// Who learned what while the report was made.
     pub(super) leakage: Vec<Learned>,
     /// What it cost.
@@ -138,6 +140,15 @@ pub(super) struct SweepPoint {
     pub(super) k: u64,
     /// Measures of the whole table.
     pub(super) measures: Vec<(String, Option<f64>)>,
+}
+
+/// How the tables of a sweep were made.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SweepSettings {
+    /// The most rounds of clustering.
+    pub(super) rounds: u32,
+    /// The largest share of rows that could be held back.
+    pub(super) suppress: f64,
 }
 
 /// Who learned what.

@@ -12,7 +12,7 @@
 //!  manifest    the section of the manifest                   words         numbers and escaped text
 //!  charts      sections with charts                          table         tables
 //!  svg         canvases, axes, ticks, labels that fit        bars          rows of one or two bars
-//!  before_after, histogram, trade_off, losses: one chart each
+//!  before_after, histogram, trade_off (of a curve), losses: one chart each
 //!
 //!  output      where the page and the findings are written
 //! ```
@@ -22,6 +22,7 @@ mod bars;
 mod before_after;
 mod cautions;
 mod charts;
+mod curve;
 #[cfg(test)]
 mod example;
 mod findings;
@@ -66,8 +67,9 @@ Examples:
       --p2 https://p2.example:7722 --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key \\
       --quasi born,sex,zip --population 80000 --manifest out.manifest.json -o report.html --json report.json
   veil report anon.veil.parquet --original patients.veil.parquet --keys keys/p1.keys \\
-      --embedded-p2 keys/p2.keys --sweep 2,5,10,25,50 --sweep-rounds 3 -o report.html
-      also anonymises the original for each k, to show what each would cost; says beforehand how long that takes
+      --embedded-p2 keys/p2.keys --sweep 2,5,10,25,50 --sweep-rounds 3 --sweep-suppress 0.02 -o report.html
+      also anonymises the original for each k, to show what each would cost; says beforehand how long that takes.
+      Say how many rows may be held back as you said for the table, or the two are not alike
 
 The page needs no network and no script. It is made from ciphertexts: the engine and P2 learn the sizes of classes and
 the measures that the page shows, and no encrypted value. With --embedded-p2 one process has the keys and the tables,
@@ -106,6 +108,9 @@ pub(crate) struct Arguments {
     /// At most so many rounds of clustering for each k of the sweep
     #[arg(long, value_name = "ROUNDS", requires = "sweep", value_parser = clap::value_parser!(u32).range(1..))]
     sweep_rounds: Option<u32>,
+    /// Hold back at most this share of the rows for each k of the sweep, from 0 to less than 1; by default none
+    #[arg(long, value_name = "SHARE", requires = "sweep", value_parser = share)]
+    sweep_suppress: Option<f64>,
     /// Rows of both tables belong together by their order, where no column that both share tells
     #[arg(long)]
     by_order: bool,
@@ -127,6 +132,12 @@ pub(crate) struct Arguments {
     /// No progress, no closing line
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// A share of all rows.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "give a share of all rows, from 0 to less than 1: 0.05 is a twentieth".to_owned())
 }
 
 impl Arguments {

@@ -1,8 +1,8 @@
 //! The page: one HTML file that needs nothing else, from findings alone.
 
-use super::findings::{Findings, TableFile};
+use super::findings::{Findings, SweepSettings, TableFile};
 use super::head::head;
-use super::words::{bytes, counted, escape, listed};
+use super::words::{bytes, counted, escape, listed, percent};
 use super::{charts, manifest, sections};
 
 const STYLE: &str = include_str!("style.css");
@@ -15,7 +15,7 @@ pub(super) fn page(findings: &Findings) -> String {
         section("done", "What was done", &done_words(findings), &sections::done(findings)),
         section("risk", "Risk, before and after", RISK, &charts::risk(findings)),
         section("classes", "How many look alike", CLASSES, &charts::classes(findings)),
-        section("sweep", "Risk against loss", SWEEP, &charts::sweep(findings)),
+        section("sweep", "Risk against loss", &sweep_words(findings), &charts::sweep(findings)),
         section("losses", "What each column lost", LOSSES, &charts::lost(findings)),
         section("leakage", "Who learned what", leakage_words(findings), &sections::leakage(findings)),
         section("costs", "Rounds and bytes", costs_words(findings), &sections::costs(findings)),
@@ -95,6 +95,25 @@ fn costs_words(findings: &Findings) -> &'static str {
     }
 }
 
+/// Tables that were made otherwise are not compared without saying so.
+fn sweep_words(findings: &Findings) -> String {
+    let Some(SweepSettings { rounds, suppress }) = findings.sweep_settings else { return SWEEP.to_owned() };
+    let allowed = match suppress {
+        0.0 => "no row held back".to_owned(),
+        share => format!("at most {} of the rows held back", escape(&percent(share))),
+    };
+    let here = findings.share_held_back().map_or_else(String::new, |share| match share {
+        0.0 => "In the table of this page no row is held back".to_owned(),
+        share => format!("In the table of this page {} of the rows are held back", escape(&percent(share))),
+    });
+    let here = if here.is_empty() { "The table of this page".to_owned() } else { here + ", and it" };
+    format!(
+        "{SWEEP} These tables were made for this page and are not kept: each with at most {}, {allowed}, and otherwise as \
+         <code>k_anonymize</code> does by itself. {here} may have been made with other settings: then it need not lie on the curve.",
+        counted(rounds.into(), "round of clustering", "rounds of clustering"),
+    )
+}
+
 fn done_words(findings: &Findings) -> String {
     let (original, anonymised) = (&findings.original, &findings.anonymised);
     let table =
@@ -151,6 +170,8 @@ mod tests {
             "1,000\u{a0}rows; 19\u{a0}rows held back; its columns by name and kind",
             "They do not say that the release was made of the table of this page",
             "These figures do not say everything.",
+            "at most 10\u{a0}rounds of clustering, no row held back",
+            "In the table of this page 1.9\u{a0}% of the rows are held back",
         ] {
             assert!(page.contains(text), "{text}");
         }
