@@ -1,4 +1,4 @@
-"""Loads a report in Chromium, wide and narrow, light and dark, and looks for what a reader would complain about."""
+"""Loads a report in Chromium, wide and narrow, light and dark, and on paper, and looks for what a reader would complain about."""
 
 import argparse
 import base64
@@ -7,7 +7,12 @@ import sys
 
 from devtools import Chromium
 
-CHARTS = ["Risk before and after", "Class sizes before and after", "Risk and loss for each k", "Loss of each column"]
+CHARTS = [
+    "Risk before and after", "Class sizes before and after", "Risk and loss of numbers for each k",
+    "Risk and loss of categories for each k", "Loss of each column",
+]
+# A4 between the margins that Chromium leaves, in px.
+PAPER = 718
 
 
 def complaints(browser):
@@ -29,17 +34,21 @@ def requests(browser):
     return [event["params"]["request"]["url"] for event in events]
 
 
-def look(browser, url, width, scheme, pictures):
+def look(browser, url, width, scheme, pictures, media=""):
     browser.events.clear()
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
-    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.call("Page.navigate", url=url)
     browser.wait_for("Page.loadEventFired")
     if pictures:
         height = browser.evaluate("document.documentElement.scrollHeight")
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        (pictures / f"{width}-{scheme}.png").write_bytes(base64.b64decode(shot["data"]))
+        (pictures / f"{media or width}-{scheme}.png").write_bytes(base64.b64decode(shot["data"]))
+        if media == "print":
+            printed = browser.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)
+            (pictures / "print.pdf").write_bytes(base64.b64decode(printed["data"]))
+    shown = browser.evaluate(pathlib.Path(__file__).with_name("shown.js").read_text())
     found = browser.evaluate(pathlib.Path(__file__).with_name("layout.js").read_text())
     faults = list(complaints(browser)) + found["faults"]
     faults += [f"asks for {other}" for other in requests(browser) if other != url and not other.startswith("data:")]
@@ -47,10 +56,18 @@ def look(browser, url, width, scheme, pictures):
         faults.append(f"shows the charts {found['charts']}")
     if found["scripts"]:
         faults.append(f"has {found['scripts']} scripts")
+    layout = "narrow" if width < 500 else "wide"
+    if shown["layouts"] != [layout]:
+        faults.append(f"shows {shown['layouts']} charts and not {layout} ones")
+    # What is behind a click is on paper without one.
+    if shown["closed"] == 0 or shown["readable"] != (shown["closed"] if media == "print" else 0):
+        faults.append(f"shows {shown['readable']} of {shown['closed']} tables that are closed")
+    if media == "print" and shown["breakable"]:
+        faults.append(f"lets a page end within {shown['breakable']} charts")
     if found["texts"] < 100:
         faults.append(f"has only {found['texts']} pieces of text")
-    print(f"{width} px, {scheme}: {found['texts']} texts, {len(found['charts'])} charts, lowest contrast {found['lowest']:.1f}")
-    return found["ground"], [f"{width} px, {scheme}: {fault}" for fault in faults]
+    print(f"{media or width}, {scheme}: {found['texts']} texts, {len(found['charts'])} charts, lowest contrast {found['lowest']:.1f}")
+    return found["ground"], [f"{media or width}, {scheme}: {fault}" for fault in faults]
 
 
 def main():
@@ -62,11 +79,14 @@ def main():
     if arguments.pictures:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     faults, grounds = [], {}
+    url = arguments.report.resolve().as_uri()
     with Chromium(arguments.chromium) as browser:
         for width in [1280, 390]:
             for scheme in ["light", "dark"]:
-                grounds[scheme], found = look(browser, arguments.report.resolve().as_uri(), width, scheme, arguments.pictures)
+                grounds[scheme], found = look(browser, url, width, scheme, arguments.pictures)
                 faults += found
+        _, found = look(browser, url, PAPER, "light", arguments.pictures, "print")
+        faults += found
     if grounds["light"] == grounds["dark"]:
         faults.append("light and dark look alike")
     for fault in faults:

@@ -1,6 +1,6 @@
 //! How a command reaches P2: certificates are given with the same words everywhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use veil_flight_p2::{ClientConfig, ClientTls};
@@ -23,6 +23,11 @@ impl TlsArguments {
     /// The way to the P2 at an address.
     pub(crate) fn client(&self, url: &str) -> ClientConfig {
         client(url, &self.tls_ca, &self.tls_cert, &self.tls_key)
+    }
+
+    /// The files that were named.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.tls_ca, &self.tls_cert, &self.tls_key].into_iter().flatten().map(PathBuf::as_path)
     }
 }
 

@@ -74,9 +74,14 @@ impl Place {
 
     /// With another name for the hostile column.
     fn with_column(name: &str) -> Self {
+        Self::declared(name, str::to_owned)
+    }
+
+    /// And another declaration.
+    fn declared(name: &str, change: impl Fn(&str) -> String) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::write(place.at("people.csv"), people().replace(HOSTILE, &format!("\"{name}\""))).unwrap();
-        fs::write(place.at("people.toml"), DECLARATION.replace(HOSTILE, name)).unwrap();
+        fs::write(place.at("people.toml"), change(&DECLARATION.replace(HOSTILE, name))).unwrap();
         fs::write(place.at("illness.csv"), ILLNESSES.map(|path| path.join(",")).join("\n")).unwrap();
         place.succeed(&["keygen", "-o", "keys", "-q"]);
         let encrypt = ["encrypt", "people.csv", "--declare", "people.toml", "--keys", "keys/owner.keys", "-q"];
@@ -282,11 +287,15 @@ fn what_it_says_is_what_the_owner_computes() {
     }
     let smallest = *class_sizes(&published).keys().next().unwrap();
     for text in [
-        format!("Every row looks like at least {} others in age", smallest - 1),
+        format!("Every published row looks like at least {} others in age", smallest - 1),
         format!("fell from 100\u{a0}% to {:.0}\u{a0}%", 100.0 / smallest as f64),
         "<title>North &amp; &lt;South&gt;</title>".to_owned(),
         "&lt;script&gt;alert(1)&lt;/script&gt;".to_owned(),
         "Signed by both servers".to_owned(),
+        "What can be compared agrees with this page: 60\u{a0}rows; its columns by name and kind.".to_owned(),
+        "Passed on as they were: id and visits.".to_owned(),
+        "Of these, the release of the manifest leaves out id and visits.".to_owned(),
+        "Neither saw an encrypted value".to_owned(),
         "epsilon 0.5".to_owned(),
         "No other k was tried".to_owned(),
     ] {
@@ -296,6 +305,15 @@ fn what_it_says_is_what_the_owner_computes() {
         !page.contains("<script") && !page.contains("person 1") && !page.contains("http:"),
         "the page is not closed"
     );
+
+    // One of another table is signed, and does not fit.
+    let sql = ["--sql", "SELECT age, illness, suppressed FROM anon LIMIT 20", "-o", "part.csv"];
+    place.succeed(&[&fetch[..], &sql].concat());
+    let more = ["--p2", &p2.url, "--manifest", "part.manifest.json", "-o", "report.html", "--force", "-q"];
+    place.succeed(&[&REPORT[..], &more].concat());
+    let page = place.read("report.html");
+    assert!(page.contains("does not fit the table of this page: it says 20\u{a0}rows, and the table has 60\u{a0}rows"));
+    assert!(page.contains("seal careful") && !page.contains("seal good") && !page.contains("leaves out"));
 
     // A manifest that somebody changed is shown, and said to be wrong.
     let forged = place.read("out.manifest.json").replace("\"recipient\": \"alice\"", "\"recipient\": \"mallory\"");
@@ -311,9 +329,12 @@ fn what_it_says_is_what_the_owner_computes() {
 
 #[test]
 fn a_sweep_is_drawn_and_its_cost_is_said_before() {
-    let place = Place::new();
-    let more = ["--sweep", "12,3", "--sweep-rounds", "2", "-o", "report.html", "--json", "report.json"];
-    let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more].concat());
+    let place = Place::declared(HOSTILE, |text| {
+        text.replace("hierarchy = \"illness.csv\"", "hierarchy = \"illness.csv\"\nhide_shape = true")
+    });
+    let more = ["--sweep", "12,3", "--sweep-rounds", "2", "--sweep-suppress", "0.2"];
+    let outputs = ["-o", "report.html", "--json", "report.json"];
+    let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more, &outputs].concat());
     let before = told.find("anonymises the table 2 times").expect("says what it costs");
     assert!(before < told.find("k_anonymize, k = 12").unwrap(), "{told}");
     let found = place.findings();
@@ -328,7 +349,51 @@ fn a_sweep_is_drawn_and_its_cost_is_said_before() {
     assert!(found["leakage"].to_string().contains("sweep(original): k_anonymize"));
     let page = place.read("report.html");
     assert!(page.contains("id=\"sweep-wide-title\"") && page.contains(">k = 12</text>") && page.contains("this table"));
+    assert!(page.contains("id=\"sweep-categories-wide-title\"") && page.contains("steps up the hierarchy"));
     assert!(page.contains("which protects nothing"), "both parties were one process");
+    assert!(page.contains("whoever ran it could read every value") && !page.contains("Neither saw"));
+    // The tables of the sweep were made as was asked, which the page says.
+    assert_eq!(found["sweep_settings"], serde_json::json!({"rounds": 2, "suppress": 0.2}));
+    assert!(page.contains("at most 2\u{a0}rounds of clustering, at most 20\u{a0}% of the rows held back"));
+    assert!((0..2).any(|at| value(at, "suppressed_rows") > 0.0), "nobody is held back");
+    // What was left out of the sweep is said; what would help to make its tables better is not.
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("sweep(original): illness has a hierarchy that is hidden"), "{notes}");
+    assert!(!notes.contains("classes of"), "{notes}");
+}
+
+/// What the engine writes into types when it adds noise, computes and renames.
+#[test]
+fn what_hides_little_is_not_called_hidden() {
+    let place = Place::with_column("wage");
+    let single = "SET veil.noise = 'single';
+        COPY (SELECT id AS number, name, age, wage, illness, enc_add(cost, 0) AS cost, suppressed,
+            CASE WHEN id < 30 THEN dp_geometric(visits, 0.5) ELSE visits END AS visits
+        FROM k_anonymize(people, k => 5, quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
+    let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+    place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", single]].concat());
+    let tables = ["report", "single.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-q"];
+    place.succeed(&[&tables[..], &EMBEDDED, &["-o", "report.html", "--json", "report.json"]].concat());
+    let found = place.findings();
+    let column = |name: &str| {
+        let columns = found["columns"].as_array().unwrap();
+        columns.iter().find(|column| column["name"] == name).unwrap_or_else(|| panic!("{name}: {columns:?}"))
+    };
+    let told = ["number", "name", "cost", "visits", "id"].map(|name| column(name)["treatment"].as_str().unwrap());
+    assert_eq!(told, ["clear", "unchanged", "computed", "partly_noised", "dropped"]);
+    // The clear column may be here under its new name.
+    assert_eq!(column("id")["perhaps_in"], serde_json::json!(["number"]));
+    let page = place.read("report.html");
+    for text in [
+        "class=\"verdict careful\"",
+        "Noise in some rows only: visits. Other rows may have the values of the original.",
+        "Noise of the engine alone: visits. Whoever runs the engine can take it off",
+        "<span class=\"chip plain\">noise in some rows</span>",
+        "<span class=\"chip plain\">masked or computed</span>",
+        "whether number has its values, nothing tells",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
 }
 
 /// Names that look like what operators say of themselves.
@@ -370,11 +435,28 @@ fn nothing_is_overwritten_and_wrong_questions_are_refused() {
     assert!(place.fail(&ask(&["--manifest", "no.json", "-o", "new.html"]), 1).contains("no.json"));
     assert!(!place.at("new.html").exists() && !place.at("new.json").exists());
     assert!(place.fail(&ask(&["-o", "absent/new.html"]), 1).contains("there is no folder absent"));
-    assert!(place.fail(&ask(&["-o", "new.html", "--json", "new.html"]), 1).contains("two names"));
+    for other in ["new.html", "./new.html", "keys/../new.html"] {
+        assert!(place.fail(&ask(&["-o", "new.html", "--json", other]), 1).contains("two names"), "{other}");
+    }
+    // Nothing that the report is made from, however it is called.
+    for input in ["anon.veil.parquet", "./people.veil.parquet", "keys/../keys/p1.keys", "keys/p2.keys", "no.json"] {
+        let before = fs::read(place.at(input)).unwrap();
+        for outputs in [["-o", input, "--json", "new.json"], ["-o", "new.html", "--json", input]] {
+            let refused = place.fail(&ask(&[&outputs[..], &["--force", "--manifest", "no.json"]].concat()), 1);
+            assert!(refused.contains("which the report is made from: choose another name"), "{refused}");
+        }
+        assert_eq!(fs::read(place.at(input)).unwrap(), before, "{input}");
+    }
     // Wrong usage.
     assert!(place.fail(&[&REPORT[..], &["-o", "new.html"]].concat(), 2).contains("--p2"));
     place.fail(&ask(&["--sweep", "1,5", "-o", "new.html"]), 2);
     place.fail(&ask(&["--sweep-rounds", "3", "-o", "new.html"]), 2);
+    place.fail(&ask(&["--sweep-suppress", "0.1", "-o", "new.html"]), 2);
+    for share in ["1", "-0.1", "NaN", "some"] {
+        let share = format!("--sweep-suppress={share}");
+        let refused = place.fail(&ask(&["--sweep", "5", &share, "-o", "new.html"]), 2);
+        assert!(refused.contains("from 0 to less than 1"), "{refused}");
+    }
     let absent =
         ["report", "absent.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-o", "new.html"];
     assert!(place.fail(&[&absent[..], &EMBEDDED].concat(), 1).contains("absent.parquet: "));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use veil_owner::OwnerError;
@@ -11,7 +11,7 @@ use veil_planner::{AssessExec, KAnonymizeExec, explain_error};
 use veil_protocols::Leakage;
 use veil_protocols::k_anonymize::Cost;
 
-use super::findings::{Learned, RunCost};
+use super::findings::{Learned, RunCost, SweepSettings};
 use crate::progress::{is_interrupted, say};
 use crate::sql::engine::Engine;
 use crate::sql::waiting::Waiting;
@@ -60,7 +60,7 @@ impl<'a> Asker<'a> {
         };
         waiting.clear();
         let batches = ended.map_err(|failed| format!("{name} broke off: {failed}"))?.map_err(|error| said(&error))?;
-        self.note(name, before);
+        self.note(name, before).await?;
         self.learn(name, &declared);
         Ok(batches)
     }
@@ -70,8 +70,18 @@ impl<'a> Asker<'a> {
         self.engine.veil.assessments().pop().map(|run| run.quasi).unwrap_or_default()
     }
 
-    /// Rounds and bytes of the runs that have ended since.
-    fn note(&mut self, name: &str, (assessed, anonymised): (usize, usize)) {
+    /// How the last table was anonymised.
+    pub(super) fn last_settings(&self) -> Option<SweepSettings> {
+        let request = self.engine.veil.anonymisations().pop()?.request;
+        Some(SweepSettings { rounds: request.rounds, suppress: f64::from(request.suppress) / 1e6 })
+    }
+
+    /// Rounds and bytes of the runs that have ended since, and what they had to say.
+    async fn note(
+        &mut self,
+        name: &str,
+        (assessed, anonymised): (usize, usize),
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let at = self.runs.len();
         for run in self.engine.veil.anonymisations().into_iter().skip(anonymised) {
             self.runs.push(RunCost {
@@ -95,15 +105,17 @@ impl<'a> Asker<'a> {
                 seconds: (run.seconds - within).max(0.0),
             });
         }
-        for note in self.engine.veil.take_notes() {
-            // What k_anonymize would advise is about tables that nobody keeps.
-            if self.runs.len() == at + 1 && !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
+        // What k_anonymize would advise is about tables that nobody keeps, so only assessments are asked for their notes.
+        let sql = format!("SELECT note FROM assess_summary() WHERE run > {assessed} AND note IS NOT NULL ORDER BY run");
+        let frame = self.engine.context.sql(&sql).await.map_err(|error| explain_error(&error))?;
+        for batch in frame.collect().await.map_err(|error| explain_error(&error))? {
+            let notes = batch.column_by_name("note").and_then(|notes| notes.as_string_opt::<i32>());
+            self.notes.extend(notes.into_iter().flatten().flatten().map(|note| format!("{name}: {note}")));
         }
         if !self.quiet {
             self.runs.iter().skip(at).for_each(|run| say(&line(run)));
         }
+        Ok(())
     }
 
     fn learn(&mut self, name: &str, declared: &[Declared]) {

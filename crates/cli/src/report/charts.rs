@@ -2,8 +2,8 @@
 
 use super::findings::{Both, Findings, Measure, SweepPoint, of_column};
 use super::table::{Align, behind, table};
-use super::words::{count, escape, number, percent};
-use super::{before_after, histogram, losses, trade_off};
+use super::words::{count, escape, listed, number, percent};
+use super::{before_after, curve, histogram, losses, trade_off};
 
 fn told(value: Option<f64>, how: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "not known".to_owned(), |value| escape(&how(value)))
@@ -53,13 +53,14 @@ pub(super) fn sweep(findings: &Findings) -> String {
         return r#"<p class="absent">No other k was tried. <code>--sweep 2,5,10,25,50</code> anonymises the original for each, which takes a while.</p>"#
             .to_owned();
     }
-    let chart = trade_off::curve(findings).map_or_else(String::new, |curve| trade_off::chart(&curve));
+    let charts: String = curve::curves(findings).iter().map(trade_off::chart).collect();
     let row = |point: &SweepPoint| {
         let share = |measure| told(point.value(measure), percent);
         vec![
             point.k.to_string(),
             told(point.value("classes"), number),
             told(point.value("smallest_class"), number),
+            told(point.value("suppressed_rows"), number),
             share("prosecutor_max"),
             share("prosecutor_average"),
             told(point.value("information_loss"), |loss| percent(loss / 100.0)),
@@ -71,12 +72,13 @@ pub(super) fn sweep(findings: &Findings) -> String {
         ("k", Align::Number),
         ("classes", Align::Number),
         ("smallest", Align::Number),
+        ("held back", Align::Number),
         ("highest risk", Align::Number),
         ("average risk", Align::Number),
         ("lost in numbers", Align::Number),
         ("in categories", Align::Number),
     ];
-    chart + &behind("Risk and loss for each k", &columns, &rows)
+    charts + &behind("Risk and loss for each k", &columns, &rows)
 }
 
 /// Losses of columns, or that none could be measured.
@@ -103,5 +105,48 @@ pub(super) fn lost(findings: &Findings) -> String {
     let rows: Vec<Vec<String>> = findings.utility.iter().map(row).collect();
     let columns = [("measure", Align::Text), ("of", Align::Text), ("value", Align::Number), ("meaning", Align::Text)];
     let all = table("All measures of loss", &columns, &rows);
-    format!("{chart}{drawn}<details><summary>All measures</summary>{all}</details>")
+    format!("{chart}{}{drawn}<details><summary>All measures</summary>{all}</details>", not_measured(findings))
+}
+
+/// The quasi-identifiers whose loss no figure has.
+fn not_measured(findings: &Findings) -> String {
+    let measured: Vec<&str> = losses::losses(findings).iter().map(|loss| loss.column).collect();
+    let left_out = findings.quasi.iter().filter(|name| !measured.contains(&name.as_str()));
+    let left_out: Vec<String> = left_out.cloned().collect();
+    if left_out.is_empty() {
+        return String::new();
+    }
+    format!(
+        r#"<p class="words">Not measured, and in no figure of loss: {}. The notes below say why.</p>"#,
+        escape(&listed(&left_out))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{HOSTILE, findings};
+    use super::*;
+
+    #[test]
+    fn a_column_that_no_figure_of_loss_has_is_named() {
+        let mut findings = findings();
+        assert!(!lost(&findings).contains("Not measured"));
+        findings.utility.retain(|one| one.column.as_deref() != Some(HOSTILE) && one.column.as_deref() != Some("sex"));
+        let told = lost(&findings);
+        assert!(told.contains("in no figure of loss: sex and &lt;script&gt;"), "{told}");
+    }
+
+    #[test]
+    fn both_curves_are_drawn() {
+        let mut findings = findings();
+        let told = sweep(&findings);
+        assert_eq!(told.matches("<figure").count(), 2);
+        assert!(told.contains(
+            "<desc id=\"sweep-categories-wide-text\">Risk against loss of categories: leaves under headings."
+        ));
+        // Where nothing can be drawn, the numbers are there still.
+        findings.sweep.iter_mut().for_each(|point| point.measures.clear());
+        let told = sweep(&findings);
+        assert!(!told.contains("<figure") && told.contains("<table") && told.contains("not known"));
+    }
 }

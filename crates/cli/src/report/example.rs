@@ -6,8 +6,8 @@ use veil_cells::KeyId;
 use veil_release::{ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ReleaseId, VerifyingKey};
 
 use super::findings::{
-    Both, ColumnFinding, Findings, Learned, Measure, Paper, RunCost, SizeCount, SweepPoint, TableFile, Treatment,
-    VERSION,
+    Both, ColumnFinding, Findings, Learned, Measure, Paper, RunCost, SizeCount, SweepPoint, SweepSettings, TableFile,
+    Treatment, VERSION,
 };
 
 /// A name that is markup.
@@ -34,6 +34,8 @@ fn treated(name: &str, kind: &str, treatment: Treatment) -> ColumnFinding {
         kind: kind.to_owned(),
         encrypted: treatment != Treatment::Clear,
         treatment,
+        was: (!matches!(treatment, Treatment::Clear | Treatment::Flag | Treatment::Dropped)).then(|| name.to_owned()),
+        perhaps_in: Vec::new(),
         epsilon: None,
         awaits: Vec::new(),
     }
@@ -124,6 +126,7 @@ pub(super) fn findings() -> Findings {
             point(25, 7.5, 0.04),
             point(50, 12.0, 0.02),
         ],
+        sweep_settings: Some(SweepSettings { rounds: 10, suppress: 0.0 }),
         leakage: vec![Learned {
             from: vec!["risk(original)".to_owned(), "risk(anonymised)".to_owned()],
             p1: "how many classes there are of every size".to_owned(),
@@ -154,7 +157,12 @@ pub(super) fn findings() -> Findings {
 
 /// A manifest that nobody signed.
 fn paper() -> Paper {
-    let columns = [("born", "date", 0, NoiseBy::Nobody), (HOSTILE, "decimal", 500_000, NoiseBy::Both)];
+    let columns = [
+        ("born", "date", 0, NoiseBy::Nobody),
+        (HOSTILE, "category", 0, NoiseBy::Nobody),
+        ("cost", "decimal", 500_000, NoiseBy::Both),
+        ("notes", "text", 0, NoiseBy::Nobody),
+    ];
     let columns = columns.map(|(name, kind, epsilon, noise)| ManifestColumn {
         name: name.to_owned(),
         kind: kind.to_owned(),
@@ -177,7 +185,7 @@ fn paper() -> Paper {
         parcels: 1,
         classes: Some(ClassCheck { required: 10, columns: vec!["born".to_owned()], passed: true, smallest: Some(10) }),
         suppressed: Some(19),
-        spent: BTreeMap::from([(HOSTILE.to_owned(), 500_000)]),
+        spent: BTreeMap::from([("cost".to_owned(), 500_000), (HOSTILE.to_owned(), 1)]),
         leakage: vec!["P2 sees the number of rows <b>".to_owned()],
         header: Digest::of(b"header"),
         digests: BTreeMap::new(),

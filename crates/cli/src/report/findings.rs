@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use veil_release::Manifest;
 
 /// The version of this object.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// Everything that a report says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,8 @@ pub(super) struct Findings {
     pub(super) utility: Vec<Measure>,
     /// Risk and loss of other k, if they were tried.
     pub(super) sweep: Vec<SweepPoint>,
+    /// How these tables were made.
+    pub(super) sweep_settings: Option<SweepSettings>,
     /// Who learned what while the report was made.
     pub(super) leakage: Vec<Learned>,
     /// What it cost.
@@ -76,6 +78,12 @@ pub(super) struct ColumnFinding {
     pub(super) encrypted: bool,
     /// What was done to it.
     pub(super) treatment: Treatment,
+    /// The column of the original that it began as, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) was: Option<String>,
+    /// Columns of the anonymised table that this one, dropped, may have gone into: their types do not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) perhaps_in: Vec<String>,
     /// Epsilon that was spent on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) epsilon: Option<f64>,
@@ -90,15 +98,17 @@ pub(super) struct ColumnFinding {
 pub(super) enum Treatment {
     /// Rows of a class share their values.
     KAnonymised,
-    /// Noise was added.
+    /// Noise was added to all values.
     Noised,
+    /// Noise was added to some values, and others may have none.
+    PartlyNoised,
     /// Masked, or computed otherwise.
     Computed,
     /// As the owner encrypted it.
     Unchanged,
     /// Not encrypted.
     Clear,
-    /// In the original alone.
+    /// In the original, and not here: not by itself, and not under its name.
     Dropped,
     /// Says which rows are suppressed.
     Flag,
@@ -130,6 +140,15 @@ pub(super) struct SweepPoint {
     pub(super) k: u64,
     /// Measures of the whole table.
     pub(super) measures: Vec<(String, Option<f64>)>,
+}
+
+/// How the tables of a sweep were made.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SweepSettings {
+    /// The most rounds of clustering.
+    pub(super) rounds: u32,
+    /// The largest share of rows that could be held back.
+    pub(super) suppress: f64,
 }
 
 /// Who learned what.
@@ -187,6 +206,24 @@ impl Findings {
             matches!(column.treatment, Treatment::Dropped | Treatment::Flag) || self.quasi.contains(&column.name)
         };
         self.columns.iter().filter(|column| !judged(column)).collect()
+    }
+
+    /// A column of the anonymised table.
+    pub(super) fn anonymised_column(&self, name: &str) -> Option<&ColumnFinding> {
+        self.columns.iter().find(|column| column.treatment != Treatment::Dropped && column.name == name)
+    }
+
+    /// The share of rows that are held back.
+    pub(super) fn share_held_back(&self) -> Option<f64> {
+        let rows = self.risk_of("suppressed_rows").after?;
+        Some(rows / self.anonymised.rows.max(1) as f64)
+    }
+}
+
+impl ColumnFinding {
+    /// Whether its noise is the engine's, and the key holder will add none.
+    pub(super) fn has_noise_of_engine_alone(&self) -> bool {
+        matches!(self.treatment, Treatment::Noised | Treatment::PartlyNoised) && self.awaits.is_empty()
     }
 }
 

@@ -45,26 +45,22 @@ pub(super) async fn gather(arguments: &Arguments, engine: &Engine, manifest: Opt
     let risk_before = measures(&asker.ask("risk(original)", &sql).await?)?;
     let sizes_after = sizes(&asker.ask("class_sizes(anonymised)", &call("class_sizes", ANONYMISED, &[named])).await?)?;
     let sizes_before = sizes(&asker.ask("class_sizes(original)", &call("class_sizes", ORIGINAL, &[named])).await?)?;
-    let sweep = match arguments.sweep.as_slice() {
-        [] => Vec::new(),
+    let (sweep, sweep_settings) = match arguments.sweep.as_slice() {
+        [] => (Vec::new(), None),
         all => {
             let listed = all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             let (k, rounds) = (format!("k => ({listed})"), arguments.sweep_rounds.map(|of| format!("rounds => {of}")));
-            let options = [named, Some(k.as_str()), rounds.as_deref(), population.as_deref()];
-            swept(&asker.ask("sweep(original)", &call("sweep", ORIGINAL, &options)).await?)?
+            let suppress = arguments.sweep_suppress.map(|share| format!("suppress => {share}"));
+            let options = [named, Some(k.as_str()), rounds.as_deref(), suppress.as_deref(), population.as_deref()];
+            let swept = swept(&asker.ask("sweep(original)", &call("sweep", ORIGINAL, &options)).await?)?;
+            (swept, asker.last_settings())
         }
     };
 
     let (before, after) = (schema(context, ORIGINAL).await?, schema(context, ANONYMISED).await?);
-    let Asker { runs, leakage, mut notes, .. } = asker;
+    let Asker { runs, leakage, notes, .. } = asker;
     let original = table_file(context, ORIGINAL, &arguments.original).await?;
     let anonymised = table_file(context, ANONYMISED, &arguments.anonymised).await?;
-    if original.rows != anonymised.rows {
-        notes.push(format!(
-            "the original has {} rows and the anonymised table {}: risk before is that of all rows of the original, losses are those of rows in both",
-            original.rows, anonymised.rows
-        ));
-    }
     Ok(Findings {
         version: VERSION,
         title: arguments.title.clone().unwrap_or_else(|| "Anonymisation report".to_owned()),
@@ -80,6 +76,7 @@ pub(super) async fn gather(arguments: &Arguments, engine: &Engine, manifest: Opt
         class_sizes: Both { before: sizes_before, after: sizes_after },
         utility,
         sweep,
+        sweep_settings,
         leakage,
         runs,
         notes,

@@ -6,23 +6,33 @@
 //!  treatment   what types tell about each column
 //!  paper       the manifest of a release
 //!
-//!  page        the frame and tiles                           verdict       the words at the top
-//!  charts      sections with charts                          words         numbers and escaped text
-//!  sections    what was done, leakage, costs, manifest       table         tables
+//!  page        the frame                                     verdict       the words at the top
+//!  head        title, verdict, tiles                         cautions      what spoils good news
+//!  sections    what was done, leakage, costs                 fit           whether the manifest is of this table
+//!  manifest    the section of the manifest                   words         numbers and escaped text
+//!  charts      sections with charts                          table         tables
 //!  svg         canvases, axes, ticks, labels that fit        bars          rows of one or two bars
-//!  before_after, histogram, trade_off, losses: one chart each
+//!  before_after, histogram, trade_off (of a curve), losses: one chart each
+//!
+//!  output      where the page and the findings are written
 //! ```
 
 mod ask;
 mod bars;
 mod before_after;
+mod cautions;
 mod charts;
+mod curve;
 #[cfg(test)]
 mod example;
 mod findings;
+mod fit;
 mod gather;
+mod head;
 mod histogram;
 mod losses;
+mod manifest;
+mod output;
 mod page;
 mod paper;
 mod sections;
@@ -33,13 +43,11 @@ mod treatment;
 mod verdict;
 mod words;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use veil_keys::{KeyFile, P1Keys};
-use veil_owner::OwnerError;
 
 use crate::Outcome;
 use crate::p2_client::TlsArguments;
@@ -59,11 +67,16 @@ Examples:
       --p2 https://p2.example:7722 --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key \\
       --quasi born,sex,zip --population 80000 --manifest out.manifest.json -o report.html --json report.json
   veil report anon.veil.parquet --original patients.veil.parquet --keys keys/p1.keys \\
-      --embedded-p2 keys/p2.keys --sweep 2,5,10,25,50 --sweep-rounds 3 -o report.html
-      also anonymises the original for each k, to show what each would cost; says beforehand how long that takes
+      --embedded-p2 keys/p2.keys --sweep 2,5,10,25,50 --sweep-rounds 3 --sweep-suppress 0.02 -o report.html
+      also anonymises the original for each k, to show what each would cost; says beforehand how long that takes.
+      Say how many rows may be held back as you said for the table, or the two are not alike
 
 The page needs no network and no script. It is made from ciphertexts: the engine and P2 learn the sizes of classes and
-the measures that the page shows, and no value."
+the measures that the page shows, and no encrypted value. With --embedded-p2 one process has the keys and the tables,
+which protects nothing.
+
+A manifest is compared with the table as far as it goes: rows, rows held back, smallest class, columns. The page says
+what agrees and what does not; the signatures themselves do not tie a manifest to a file."
 )]
 pub(crate) struct Arguments {
     /// The anonymised table, still encrypted: .parquet or .arrow
@@ -95,6 +108,9 @@ pub(crate) struct Arguments {
     /// At most so many rounds of clustering for each k of the sweep
     #[arg(long, value_name = "ROUNDS", requires = "sweep", value_parser = clap::value_parser!(u32).range(1..))]
     sweep_rounds: Option<u32>,
+    /// Hold back at most this share of the rows for each k of the sweep, from 0 to less than 1; by default none
+    #[arg(long, value_name = "SHARE", requires = "sweep", value_parser = share)]
+    sweep_suppress: Option<f64>,
     /// Rows of both tables belong together by their order, where no column that both share tells
     #[arg(long)]
     by_order: bool,
@@ -118,19 +134,25 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+/// A share of all rows.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "give a share of all rows, from 0 to less than 1: 0.05 is a twentieth".to_owned())
+}
+
+impl Arguments {
+    /// The files that are read.
+    fn inputs(&self) -> Vec<&Path> {
+        let needed = [&self.anonymised, &self.original, &self.keys];
+        let more = [&self.embedded_p2, &self.manifest].into_iter().flatten();
+        needed.into_iter().chain(more).map(PathBuf::as_path).chain(self.tls.files()).collect()
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    // Before the work, and again when it is done.
-    for file in [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten() {
-        if file.exists() && !arguments.force {
-            return Err(OwnerError::Exists(file.clone()).into());
-        }
-        if !folder_of(file).is_dir() {
-            return Err(format!("{}: there is no folder {}", file.display(), folder_of(file).display()).into());
-        }
-    }
-    if arguments.json.as_ref() == Some(&arguments.output) {
-        return Err("the page and the findings cannot be one file: give -o and --json two names".into());
-    }
+    let outputs: Vec<&Path> =
+        [Some(&arguments.output), arguments.json.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect();
+    output::check(&outputs, &arguments.inputs(), arguments.force)?;
     let manifest = match &arguments.manifest {
         Some(file) => Some(paper::read(file, &P1Keys::load(&arguments.keys)?)?),
         None => None,
@@ -150,30 +172,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     runtime.shutdown_timeout(Duration::from_millis(100));
     let findings = findings?;
     if let Some(file) = &arguments.json {
-        write(file, &format!("{}\n", serde_json::to_string_pretty(&findings)?), arguments.force)?;
+        output::write(file, &format!("{}\n", serde_json::to_string_pretty(&findings)?), arguments.force)?;
     }
-    write(&arguments.output, &page::page(&findings), arguments.force)?;
+    output::write(&arguments.output, &page::page(&findings), arguments.force)?;
     let rounds: u64 = findings.runs.iter().map(|run| run.rounds).sum();
     progress.finish(&format!("Wrote {} after {rounds} rounds with P2,", arguments.output.display()));
     Ok(())
-}
-
-/// Writes a file, whole or not at all.
-fn write(path: &Path, text: &str, force: bool) -> Outcome {
-    let io = |source| OwnerError::Io { file: path.to_owned(), source };
-    let mut file = tempfile::Builder::new().prefix(".veil-").tempfile_in(folder_of(path)).map_err(io)?;
-    file.write_all(text.as_bytes()).map_err(io)?;
-    file.as_file().sync_all().map_err(io)?;
-    let put = if force { file.persist(path) } else { file.persist_noclobber(path) };
-    put.map_err(|error| match error.error.kind() {
-        std::io::ErrorKind::AlreadyExists => OwnerError::Exists(path.to_owned()),
-        _ => io(error.error),
-    })?;
-    Ok(())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The last part of a path, for people: folders are nobody else's business.

@@ -1,9 +1,9 @@
 //! The page: one HTML file that needs nothing else, from findings alone.
 
-use super::findings::{Findings, TableFile};
-use super::verdict::{Tone, verdict};
-use super::words::{bytes, count, counted, escape, listed, number, percent};
-use super::{charts, sections};
+use super::findings::{Findings, SweepSettings, TableFile};
+use super::head::head;
+use super::words::{bytes, counted, escape, listed, percent};
+use super::{charts, manifest, sections};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -15,11 +15,11 @@ pub(super) fn page(findings: &Findings) -> String {
         section("done", "What was done", &done_words(findings), &sections::done(findings)),
         section("risk", "Risk, before and after", RISK, &charts::risk(findings)),
         section("classes", "How many look alike", CLASSES, &charts::classes(findings)),
-        section("sweep", "Risk against loss", SWEEP, &charts::sweep(findings)),
+        section("sweep", "Risk against loss", &sweep_words(findings), &charts::sweep(findings)),
         section("losses", "What each column lost", LOSSES, &charts::lost(findings)),
-        section("leakage", "Who learned what", LEAKAGE, &sections::leakage(findings)),
-        section("costs", "Rounds and bytes", COSTS, &sections::costs(findings)),
-        section("manifest", "The manifest", MANIFEST, &manifest(findings)),
+        section("leakage", "Who learned what", leakage_words(findings), &sections::leakage(findings)),
+        section("costs", "Rounds and bytes", costs_words(findings), &sections::costs(findings)),
+        section("manifest", "The manifest", MANIFEST, &manifest::manifest(findings)),
         notes(findings),
     ]
     .concat();
@@ -41,12 +41,16 @@ pub(super) fn page(findings: &Findings) -> String {
 <body>
 <main>
 {body}</main>
-<footer>Made by {} from encrypted tables. No value was decrypted for this page.</footer>
+<footer>Made by {} from encrypted tables. {}</footer>
 </body>
 </html>
 "#,
         escape(&findings.software),
         escape(&findings.software),
+        match findings.embedded {
+            true => "One process had the tables and the keys.",
+            false => "No encrypted value was decrypted for this page.",
+        },
     )
 }
 
@@ -58,10 +62,6 @@ const SWEEP: &str = "Each k asks for at least k rows alike. Points further down 
     the original: choose the k after which risk falls little and loss grows much.";
 const LOSSES: &str = "Zero is the column as it was, 100\u{a0}% one value for all. Numbers and dates are measured by their squared errors, \
     categories by how much their headings cover.";
-const LEAKAGE: &str = "Two servers made this report from ciphertexts, the engine with the data and no key, the key holder with the keys \
-    and no data. Neither saw a value; this is what each learned. What anonymising itself told them, <code>EXPLAIN</code> says for the \
-    statement that did it.";
-const COSTS: &str = "Each question runs in rounds: the engine sends masked ciphertexts, the key holder answers.";
 const MANIFEST: &str = "A release comes with a manifest that both servers sign: who received what, under which policy.";
 
 fn section(id: &str, title: &str, words: &str, body: &str) -> String {
@@ -70,59 +70,48 @@ fn section(id: &str, title: &str, words: &str, body: &str) -> String {
     )
 }
 
-fn head(findings: &Findings) -> String {
-    let verdict = verdict(findings);
-    let tone = if verdict.tone == Tone::Good { "good" } else { "careful" };
-    let cautions: String = verdict.cautions.iter().map(|text| format!("<li>{}</li>", escape(text))).collect();
-    let cautions = match cautions.is_empty() {
-        true => String::new(),
-        false => format!(r#"<ul class="cautions">{cautions}</ul>"#),
-    };
-    format!(
-        "<header>\n<h1>{}</h1>\n<p class=\"about\">{} from {}, {}</p>\n</header>\n<section class=\"verdict {tone}\" aria-label=\"Verdict\">\n\
-         <p class=\"headline\">{}</p>\n<p>{}</p>\n{cautions}</section>\n<div class=\"tiles\">{}</div>\n",
-        escape(&findings.title),
-        escape(&findings.anonymised.file),
-        escape(&findings.original.file),
-        escape(&findings.created.replace('T', " ").replace('Z', " UTC")),
-        escape(&verdict.headline),
-        escape(&verdict.sentences.join(" ")),
-        tiles(findings)
-    )
-}
-
-fn tiles(findings: &Findings) -> String {
-    let tile = |label: &str, value: String, aside: String| {
-        format!(
-            "<div class=\"tile\"><p class=\"name\">{label}</p><p class=\"figure\">{}</p><p class=\"aside\">{}</p></div>",
-            escape(&value),
-            escape(&aside)
-        )
-    };
-    let mut all = String::new();
-    let was = |value: Option<f64>, told: &dyn Fn(f64) -> String| {
-        value.map_or_else(String::new, |value| format!("before: {}", told(value)))
-    };
-    let smallest = findings.risk_of("smallest_class");
-    if let Some(rows) = smallest.after {
-        all += &tile("rows in the smallest class", number(rows), was(smallest.before, &number));
-    }
-    for (measure, label) in [("prosecutor_max", "highest risk"), ("prosecutor_average", "average risk")] {
-        let risk = findings.risk_of(measure);
-        if let Some(share) = risk.after {
-            all += &tile(label, percent(share), was(risk.before, &percent));
+/// Who could have seen what depends on whether there were two servers.
+fn leakage_words(findings: &Findings) -> &'static str {
+    match findings.embedded {
+        true => {
+            "One process made this report with the keys and the tables (<code>--embedded-p2</code>): whoever ran it could read every value. The \
+             table says what two servers that are apart would each have learned."
+        }
+        false => {
+            "Two servers made this report: the engine has the tables and no key, the key holder the keys and no table. Neither saw an encrypted \
+             value; columns that are clear the engine reads like anybody who has the files. The table says what each learned beside, as its \
+             program declares it. What anonymising itself told them, <code>EXPLAIN</code> says for the statement that did it."
         }
     }
-    if let Some(loss) = findings.loss_of("information_loss") {
-        all += &tile("lost in numbers", percent(loss / 100.0), "squared errors".to_owned());
+}
+
+fn costs_words(findings: &Findings) -> &'static str {
+    match findings.embedded {
+        true => {
+            "Each question runs in rounds: the engine sends masked ciphertexts, the key holder answers. Here both were one process, and none of \
+             this went over a network."
+        }
+        false => "Each question runs in rounds: the engine sends masked ciphertexts, the key holder answers.",
     }
-    if let Some(loss) = findings.loss_of("generalised_loss").or_else(|| findings.loss_of("precision_loss")) {
-        all += &tile("lost in categories", percent(loss), "generalisation".to_owned());
-    }
-    if let Some(rows) = findings.risk_of("suppressed_rows").after {
-        all += &tile("rows held back", number(rows), format!("of {}", count(findings.anonymised.rows)));
-    }
-    all
+}
+
+/// Tables that were made otherwise are not compared without saying so.
+fn sweep_words(findings: &Findings) -> String {
+    let Some(SweepSettings { rounds, suppress }) = findings.sweep_settings else { return SWEEP.to_owned() };
+    let allowed = match suppress {
+        0.0 => "no row held back".to_owned(),
+        share => format!("at most {} of the rows held back", escape(&percent(share))),
+    };
+    let here = findings.share_held_back().map_or_else(String::new, |share| match share {
+        0.0 => "In the table of this page no row is held back".to_owned(),
+        share => format!("In the table of this page {} of the rows are held back", escape(&percent(share))),
+    });
+    let here = if here.is_empty() { "The table of this page".to_owned() } else { here + ", and it" };
+    format!(
+        "{SWEEP} These tables were made for this page and are not kept: each with at most {}, {allowed}, and otherwise as \
+         <code>k_anonymize</code> does by itself. {here} may have been made with other settings: then it need not lie on the curve.",
+        counted(rounds.into(), "round of clustering", "rounds of clustering"),
+    )
 }
 
 fn done_words(findings: &Findings) -> String {
@@ -135,16 +124,6 @@ fn done_words(findings: &Findings) -> String {
         table("the anonymised table", anonymised),
         escape(&listed(&findings.quasi)),
     )
-}
-
-fn manifest(findings: &Findings) -> String {
-    match &findings.manifest {
-        Some(paper) => sections::manifest(paper),
-        None => {
-            r#"<p class="absent">None was given. <code>veil fetch</code> writes one beside the rows; <code>--manifest</code> shows it here.</p>"#
-                .to_owned()
-        }
-    }
 }
 
 fn notes(findings: &Findings) -> String {
@@ -188,6 +167,11 @@ mod tests {
             "6.00\u{a0}MiB",
             "1.1</span>",
             "Signed by both servers",
+            "1,000\u{a0}rows; 19\u{a0}rows held back; its columns by name and kind",
+            "They do not say that the release was made of the table of this page",
+            "These figures do not say everything.",
+            "at most 10\u{a0}rounds of clustering, no row held back",
+            "In the table of this page 1.9\u{a0}% of the rows are held back",
         ] {
             assert!(page.contains(text), "{text}");
         }
@@ -207,6 +191,21 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn one_process_is_not_called_two_servers() {
+        let mut findings = findings();
+        findings.embedded = true;
+        let one = page(&findings);
+        assert!(
+            one.contains("whoever ran it could read every value") && one.contains("none of this went over a network")
+        );
+        assert!(!one.contains("Neither saw") && !one.contains("No encrypted value was decrypted"));
+        findings.embedded = false;
+        let two = page(&findings);
+        assert!(two.contains("Neither saw an encrypted value; columns that are clear the engine reads"));
+        assert!(two.contains("No encrypted value was decrypted") && !two.contains("could read every value"));
     }
 
     #[test]

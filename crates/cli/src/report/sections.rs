@@ -1,10 +1,9 @@
-//! The sections that are tables: what was done, who learned what, what it cost, and the manifest.
+//! The sections that are tables: what was done, who learned what, and what it cost.
 
-use super::findings::{ColumnFinding, Findings, Paper, RunCost, Treatment};
+use super::findings::{ColumnFinding, Findings, RunCost, Treatment};
 use super::table::{Align, table};
-use super::words::{bytes, count, counted, escape, listed, number};
+use super::words::{bytes, count, escape, listed, number};
 use veil_privacy::SpentEpsilon;
-use veil_release::{Manifest, ManifestColumn, NoiseBy};
 
 /// What was done to each column.
 pub(super) fn done(findings: &Findings) -> String {
@@ -31,29 +30,73 @@ pub(super) fn done(findings: &Findings) -> String {
     table("Columns and what was done to them", &columns, &rows)
 }
 
-/// A class for the chip, its name, and what it means.
+/// A class for the chip, its name, and what it means. Good is only what the types are certain of.
 fn told(column: &ColumnFinding, findings: &Findings) -> (&'static str, &'static str, String) {
-    let spent = || {
-        let epsilon = column.epsilon.map(|spent| SpentEpsilon::from_millionths((spent * 1e6).round() as u64));
-        let by =
-            if column.awaits.is_empty() { String::new() } else { format!(" ({})", escape(&listed(&column.awaits))) };
-        let awaits = match column.awaits.is_empty() {
-            true => "",
-            false => "; the key holder adds its own noise at the release",
-        };
-        epsilon.map_or_else(String::new, |spent| format!("epsilon {spent}{by} was spent{awaits}"))
-    };
-    match column.treatment {
+    let (class, name, explained) = match column.treatment {
         Treatment::KAnonymised => ("good", "k-anonymised", "all rows of a class have the same value".to_owned()),
-        Treatment::Noised => ("good", "noise", spent()),
-        Treatment::Computed => ("good", "masked or computed", "values are no longer those of the original".to_owned()),
-        Treatment::Unchanged => ("plain", "as it was", "encrypted, with the values of the original".to_owned()),
-        Treatment::Clear => ("plain", "clear", "never encrypted: whoever has the file can read it".to_owned()),
-        Treatment::Dropped => ("good", "dropped", "in the original alone".to_owned()),
-        Treatment::Flag => {
-            let rows = findings.risk_of("suppressed_rows").after.unwrap_or(0.0);
-            ("plain", "flag", format!("says, encrypted, which {} rows are held back", number(rows)))
+        Treatment::Noised if column.has_noise_of_engine_alone() => ("plain", "noise", noise(column)),
+        Treatment::Noised => ("good", "noise", noise(column)),
+        Treatment::PartlyNoised => {
+            let most = format!("other rows may have none; where it is most, {}", noise(column));
+            ("plain", "noise in some rows", most)
         }
+        Treatment::Computed => {
+            let unknown = "the types do not tell how: it may be undone, or be the original still";
+            ("plain", "masked or computed", unknown.to_owned())
+        }
+        Treatment::Unchanged => match column.was {
+            Some(_) => ("plain", "as it was", "encrypted, with the values of the original".to_owned()),
+            None => ("plain", "as it was", "encrypted, and nothing was done to it".to_owned()),
+        },
+        Treatment::Clear => ("plain", "clear", "never encrypted: whoever has the file can read it".to_owned()),
+        Treatment::Dropped => return dropped(column),
+        Treatment::Flag => {
+            let rows = findings.risk_of("suppressed_rows").after.map(|rows| format!("{} ", number(rows)));
+            let rows = escape(&rows.unwrap_or_default());
+            return ("plain", "flag", format!("says, encrypted, which {rows}rows are held back"));
+        }
+    };
+    (class, name, explained + &origin(column))
+}
+
+/// How much noise there is, and whose.
+fn noise(column: &ColumnFinding) -> String {
+    let spent = SpentEpsilon::from_millionths((column.epsilon.unwrap_or(0.0) * 1e6).round() as u64);
+    match column.awaits.is_empty() {
+        true => {
+            format!("epsilon {spent} was spent on noise of the engine alone: whoever runs the engine can take it off")
+        }
+        false => format!(
+            "epsilon {spent} ({}) was spent on noise of the engine; the key holder adds its own at the release",
+            escape(&listed(&column.awaits))
+        ),
+    }
+}
+
+/// Where a column comes from, if its name does not say it.
+fn origin(column: &ColumnFinding) -> String {
+    match &column.was {
+        Some(name) if *name == column.name => String::new(),
+        Some(name) => format!("; in the original it is {}", escape(name)),
+        None if column.encrypted => "; the original has no such column".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn dropped(column: &ColumnFinding) -> (&'static str, &'static str, String) {
+    let others = || escape(&listed(&column.perhaps_in));
+    match (column.perhaps_in.is_empty(), column.encrypted) {
+        (true, _) => ("good", "dropped", "in the original alone, and in no other column".to_owned()),
+        (false, true) => (
+            "plain",
+            "not by itself",
+            format!("no column of its own; whether its values went into {}, the types do not tell", others()),
+        ),
+        (false, false) => (
+            "plain",
+            "not by this name",
+            format!("no column of this name; whether {} has its values, nothing tells", others()),
+        ),
     }
 }
 
@@ -98,72 +141,65 @@ pub(super) fn costs(findings: &Findings) -> String {
     table("Rounds and bytes between the two servers", &columns, &rows)
 }
 
-/// The manifest of a release.
-pub(super) fn manifest(paper: &Paper) -> String {
-    let manifest = &paper.manifest;
-    let result = match &paper.refused {
-        None => {
-            r#"<p class="seal good"><b>✓ Signed by both servers.</b> The signatures of engine and key holder hold, and so do the owner's certificates for their keys.</p>"#
-                .to_owned()
-        }
-        Some(why) => format!(
-            r#"<p class="seal careful"><b>✗ Do not believe this manifest.</b> Its signatures do not hold: {}.</p>"#,
-            escape(why)
-        ),
-    };
-    let lines: String = facts(paper)
-        .into_iter()
-        .map(|(name, fact)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&fact)))
-        .collect();
-    let column = |of: &ManifestColumn| {
-        let noise = match of.noise {
-            NoiseBy::Nobody => "none",
-            NoiseBy::P1 => "of the engine, who can take it off",
-            NoiseBy::Both => "of both servers",
-        };
-        let kind = if of.encrypted { escape(&of.kind) } else { format!("{} (clear)", escape(&of.kind)) };
-        let spent = match of.epsilon {
-            0 => String::new(),
-            spent => SpentEpsilon::from_millionths(spent).to_string(),
-        };
-        vec![format!("<b>{}</b>", escape(&of.name)), kind, spent, noise.to_owned()]
-    };
-    let columns = [("column", Align::Text), ("kind", Align::Short), ("epsilon", Align::Short), ("noise", Align::Short)];
-    let rows: Vec<Vec<String>> = manifest.columns.iter().map(column).collect();
-    let learned: String = manifest.leakage.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
-    let learned = match learned.is_empty() {
-        true => String::new(),
-        false => format!("<h3>What the servers learned from the release</h3><ul>{learned}</ul>"),
-    };
-    format!(r#"{result}<dl class="facts">{lines}</dl>{}{learned}"#, table("Released columns", &columns, &rows))
-}
+#[cfg(test)]
+mod tests {
+    use super::super::example::findings;
+    use super::*;
 
-fn facts(paper: &Paper) -> Vec<(&'static str, String)> {
-    let manifest: &Manifest = &paper.manifest;
-    let classes = manifest.classes.as_ref().map_or_else(
-        || "not asked for by the policy".to_owned(),
-        |check| {
-            let found = if check.passed { "found by the key holder" } else { "NOT found by the key holder" };
-            let smallest = check.smallest.map_or_else(String::new, |rows| format!(", the smallest of {}", count(rows)));
-            let (required, columns) = (check.required, check.columns.join(", "));
-            format!("at least {required} rows alike in {columns}: {found}{smallest}")
-        },
-    );
-    let spent: Vec<String> =
-        manifest.spent.iter().map(|(name, of)| format!("{name} {}", SpentEpsilon::from_millionths(*of))).collect();
-    let joined = |pairs: Vec<String>| if pairs.is_empty() { "nothing".to_owned() } else { pairs.join(", ") };
-    vec![
-        ("file", paper.file.clone()),
-        ("release", manifest.release.to_string()),
-        ("recipient", manifest.recipient.clone()),
-        ("created", manifest.created.clone()),
-        ("query", manifest.query.clone()),
-        ("rows", format!("{} in {}", count(manifest.rows), counted(manifest.parcels.into(), "parcel", "parcels"))),
-        ("held back", manifest.suppressed.map_or_else(|| "unknown to the servers".to_owned(), count)),
-        ("classes", classes),
-        ("epsilon spent", joined(spent)),
-        ("key set", manifest.key_set.to_string()),
-        ("owner", manifest.owner.to_string()),
-        ("software", joined(manifest.software.iter().map(|(party, of)| format!("{party} {of}")).collect())),
-    ]
+    /// What the page tells about the column cost.
+    fn cost(change: impl Fn(&mut ColumnFinding)) -> (&'static str, &'static str, String) {
+        let mut findings = findings();
+        let column = findings.columns.iter_mut().find(|column| column.name == "cost").unwrap();
+        change(column);
+        let column = column.clone();
+        told(&column, &findings)
+    }
+
+    #[test]
+    fn it_is_said_whose_noise_it_is_and_where() {
+        let (class, name, text) = cost(|_| {});
+        assert_eq!((class, name), ("good", "noise"));
+        assert_eq!(
+            text,
+            "epsilon 0.5 (Laplace) was spent on noise of the engine; the key holder adds its own at the release"
+        );
+        let (class, name, text) = cost(|of| of.awaits.clear());
+        assert_eq!((class, name), ("plain", "noise"));
+        assert!(text.contains("of the engine alone: whoever runs the engine can take it off"), "{text}");
+        let (class, name, text) = cost(|of| of.treatment = Treatment::PartlyNoised);
+        assert_eq!((class, name), ("plain", "noise in some rows"));
+        assert!(text.starts_with("other rows may have none; where it is most, epsilon 0.5 (Laplace)"), "{text}");
+    }
+
+    #[test]
+    fn only_what_is_certain_is_good() {
+        let (class, _, text) = cost(|of| of.treatment = Treatment::Computed);
+        assert!(class == "plain" && text.ends_with("it may be undone, or be the original still"), "{text}");
+        let dropped = |encrypted: bool, perhaps: &[&str]| {
+            cost(|of| {
+                (of.treatment, of.encrypted) = (Treatment::Dropped, encrypted);
+                of.perhaps_in = perhaps.iter().map(|name| (*name).to_owned()).collect();
+            })
+        };
+        assert_eq!(dropped(true, &[]), ("good", "dropped", "in the original alone, and in no other column".to_owned()));
+        let (class, name, text) = dropped(true, &["pay", "<b>"]);
+        assert_eq!((class, name), ("plain", "not by itself"));
+        assert_eq!(text, "no column of its own; whether its values went into pay and &lt;b&gt;, the types do not tell");
+        let (class, name, text) = dropped(false, &["address"]);
+        assert_eq!((class, name), ("plain", "not by this name"));
+        assert_eq!(text, "no column of this name; whether address has its values, nothing tells");
+    }
+
+    #[test]
+    fn other_names_are_told() {
+        let as_it_was = |was: Option<&str>| {
+            let change = |of: &mut ColumnFinding| {
+                (of.treatment, of.was) = (Treatment::Unchanged, was.map(str::to_owned));
+            };
+            cost(change).2
+        };
+        assert_eq!(as_it_was(Some("cost")), "encrypted, with the values of the original");
+        assert_eq!(as_it_was(Some("price")), "encrypted, with the values of the original; in the original it is price");
+        assert_eq!(as_it_was(None), "encrypted, and nothing was done to it; the original has no such column");
+    }
 }

@@ -1,65 +1,8 @@
-//! The chart of the sweep: what each k costs, and what it is good for.
+//! The chart of a sweep: what each k costs, and what it is good for.
 
-use super::findings::{Findings, SweepPoint};
-use super::losses::DRAWN;
+use super::curve::{Curve, Point};
 use super::svg::{Anchor, Canvas, FONT, Layout, figure, text_width, tick_label, ticks};
 use super::words::percent;
-
-/// A k in percent: loss, highest and average risk.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Point {
-    pub(super) label: String,
-    pub(super) loss: f64,
-    pub(super) highest: f64,
-    pub(super) average: f64,
-}
-
-/// The points of the sweep and what their loss is.
-pub(super) struct Curve {
-    pub(super) points: Vec<Point>,
-    /// The table that the report is about, if its loss was measured alike.
-    pub(super) this: Option<Point>,
-    pub(super) axis: &'static str,
-}
-
-/// The names of losses of a whole table.
-fn axis_of(measure: &str) -> &'static str {
-    match measure {
-        "information_loss" => "information lost in numbers",
-        "generalised_loss" => "loss of categories: leaves under headings",
-        "precision_loss" => "loss of categories: steps up the hierarchy",
-        "entropy_loss" => "loss of categories: bits",
-        _ => "loss",
-    }
-}
-
-/// The curve, by the first loss that every k has; nothing without a sweep.
-pub(super) fn curve(findings: &Findings) -> Option<Curve> {
-    if findings.sweep.is_empty() {
-        return None;
-    }
-    DRAWN.iter().find_map(|(measure, scale, _)| {
-        let point = |of: &SweepPoint| {
-            Some(Point {
-                label: format!("k = {}", of.k),
-                loss: scale * of.value(measure)?,
-                highest: 100.0 * of.value("prosecutor_max")?,
-                average: 100.0 * of.value("prosecutor_average")?,
-            })
-        };
-        let mut points = findings.sweep.iter().map(point).collect::<Option<Vec<Point>>>()?;
-        points.sort_by(|one, other| one.loss.total_cmp(&other.loss));
-        let this = || {
-            Some(Point {
-                label: "this table".to_owned(),
-                loss: scale * findings.loss_of(measure)?,
-                highest: 100.0 * findings.risk_of("prosecutor_max").after?,
-                average: 100.0 * findings.risk_of("prosecutor_average").after?,
-            })
-        };
-        Some(Curve { points, this: this(), axis: axis_of(measure) })
-    })
-}
 
 /// The chart.
 pub(super) fn chart(curve: &Curve) -> String {
@@ -70,7 +13,7 @@ pub(super) fn chart(curve: &Curve) -> String {
     };
     let each: Vec<String> = curve.points.iter().chain(&curve.this).map(told).collect();
     let description = format!("Risk against {}. {}.", curve.axis, each.join("; "));
-    figure("Risk and loss for each k", &description, |layout| draw(layout, curve))
+    figure(curve.title, &description, |layout| draw(layout, curve))
 }
 
 const LEFT: f64 = 56.0;
@@ -80,7 +23,7 @@ const TOP: f64 = 66.0;
 fn draw(layout: Layout, curve: &Curve) -> Canvas {
     let plot = if layout == Layout::Wide { 270.0 } else { 230.0 };
     let (bottom, width) = (TOP + plot, layout.width() - LEFT - RIGHT);
-    let mut canvas = Canvas::new("sweep", layout, bottom + 52.0);
+    let mut canvas = Canvas::new(curve.id, layout, bottom + 52.0);
     legend(&mut canvas, curve.this.is_some());
     canvas.text(0.0, 44.0, Anchor::Start, "tick", "risk of a person to be found");
     let all = || curve.points.iter().chain(&curve.this);

@@ -1,6 +1,7 @@
 //! The words at the top of the page.
 
-use super::findings::{Findings, Treatment};
+use super::cautions::{Cautions, cautions};
+use super::findings::Findings;
 use super::words::{count, counted, listed, percent};
 
 /// Whether the words are good news.
@@ -15,11 +16,12 @@ pub(super) struct Verdict {
     pub(super) tone: Tone,
     pub(super) headline: String,
     pub(super) sentences: Vec<String>,
-    /// What the figures do not cover, or what is wrong.
-    pub(super) cautions: Vec<String>,
+    /// What to be careful about.
+    pub(super) cautions: Cautions,
 }
 
-/// Risks below which a table is commonly called safe are for others to choose: here only what looks like no other row is bad news.
+/// Good news are good only if there is nothing to be careful about. Risks below which a table is commonly called safe are for others to
+/// choose: here a risk of a half is the least that is bad news.
 pub(super) fn verdict(findings: &Findings) -> Verdict {
     let smallest = findings.risk_of("smallest_class").after.map(|rows| rows as u64);
     let alone = findings.risk_of("share_below_2").after.unwrap_or(0.0);
@@ -30,10 +32,14 @@ pub(super) fn verdict(findings: &Findings) -> Verdict {
         Some(1) => {
             (Tone::Careful, format!("{} of the published rows still look like no other in {columns}.", percent(alone)))
         }
-        Some(2) => (Tone::Good, format!("Every row looks like at least one other in {columns}.")),
-        Some(rows) => (Tone::Good, format!("Every row looks like at least {} others in {columns}.", count(rows - 1))),
+        Some(2) => (Tone::Careful, format!("Every published row looks like at least one other in {columns}.")),
+        Some(rows) => {
+            (Tone::Good, format!("Every published row looks like at least {} others in {columns}.", count(rows - 1)))
+        }
     };
-    Verdict { tone, headline, sentences: sentences(findings), cautions: cautions(findings) }
+    let cautions = cautions(findings);
+    let tone = if cautions.serious.is_empty() { tone } else { Tone::Careful };
+    Verdict { tone, headline, sentences: sentences(findings), cautions }
 }
 
 fn sentences(findings: &Findings) -> Vec<String> {
@@ -65,7 +71,7 @@ fn sentences(findings: &Findings) -> Vec<String> {
         });
     all.extend(numbers.into_iter().chain(categories));
     if let Some(suppressed) = findings.risk_of("suppressed_rows").after.filter(|rows| *rows > 0.0) {
-        let share = suppressed / findings.anonymised.rows.max(1) as f64;
+        let share = findings.share_held_back().unwrap_or(0.0);
         all.push(format!(
             "{} ({}) {} held back.",
             counted(suppressed as u64, "row", "rows"),
@@ -76,61 +82,70 @@ fn sentences(findings: &Findings) -> Vec<String> {
     all
 }
 
-fn cautions(findings: &Findings) -> Vec<String> {
-    let mut all = Vec::new();
-    if let Some(refused) = findings.manifest.as_ref().and_then(|paper| paper.refused.as_ref()) {
-        all.push(format!("The manifest must not be believed: {refused}."));
-    }
-    let of = |treatments: &[Treatment]| -> Vec<String> {
-        let found = findings.not_judged().into_iter().filter(|column| treatments.contains(&column.treatment));
-        found.map(|column| column.name.clone()).collect()
-    };
-    let bare = of(&[Treatment::Unchanged, Treatment::Clear]);
-    if !bare.is_empty() {
-        all.push(format!(
-            "Passed on as {}: {}. The figures do not speak of {}; make sure that nobody is recognised by {}.",
-            if bare.len() == 1 { "it was" } else { "they were" },
-            listed(&bare),
-            if bare.len() == 1 { "it" } else { "them" },
-            if bare.len() == 1 { "it" } else { "them" },
-        ));
-    }
-    let changed = of(&[Treatment::Noised, Treatment::Computed, Treatment::KAnonymised]);
-    if !changed.is_empty() {
-        all.push(format!("Changed, but not among the columns that these figures are about: {}.", listed(&changed)));
-    }
-    if findings.embedded {
-        all.push(
-            "One process was both servers when this report was made (--embedded-p2), which protects nothing: it is for trying out.".to_owned(),
-        );
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::example::{HOSTILE, findings};
-    use super::super::findings::Measure;
+    use super::super::findings::{ColumnFinding, Measure, Treatment};
     use super::*;
 
     fn set(measures: &mut [Measure], name: &str, value: f64) {
         measures.iter_mut().find(|one| one.measure == name).unwrap().value = Some(value);
     }
 
+    /// Findings that leave nothing to be careful about.
+    fn good() -> Findings {
+        let mut good = findings();
+        good.embedded = false;
+        let is_bare = |column: &ColumnFinding| matches!(column.treatment, Treatment::Unchanged | Treatment::Clear);
+        good.columns.retain(|column| !is_bare(column));
+        good.manifest.as_mut().unwrap().manifest.columns.retain(|column| column.name != "notes");
+        good
+    }
+
     #[test]
     fn words_say_what_the_numbers_say() {
-        let found = verdict(&findings());
+        let found = verdict(&good());
         assert_eq!(found.tone, Tone::Good);
-        assert_eq!(found.headline, format!("Every row looks like at least 9 others in born, sex and {HOSTILE}."));
+        assert_eq!(
+            found.headline,
+            format!("Every published row looks like at least 9 others in born, sex and {HOSTILE}.")
+        );
         let all = found.sentences.join(" ").replace('\u{a0}', " ");
         assert_eq!(
             all,
             "The highest risk of re-identification fell from 100 % to 10 %. 3.1 % of the information in numbers was lost. Categories lost 25 % of \
              their detail. 19 rows (1.9 %) are held back."
         );
-        assert!(found.cautions[0].starts_with("Passed on as they were: notes and region."), "{:?}", found.cautions);
-        assert_eq!(found.cautions[1], "Changed, but not among the columns that these figures are about: cost.");
-        assert!(found.cautions[2].contains("--embedded-p2"));
+        // What was changed and is not judged is no reason to be careful.
+        assert!(found.cautions.serious.is_empty() && found.cautions.remarks.len() == 1);
+    }
+
+    /// Each of these alone.
+    #[test]
+    fn news_are_good_only_if_nothing_spoils_them() {
+        type Spoil = fn(&mut Findings);
+        let spoilt: [(&str, Spoil); 10] = [
+            ("a manifest that was refused", |of| of.manifest.as_mut().unwrap().refused = Some("no".to_owned())),
+            ("a manifest of another table", |of| of.manifest.as_mut().unwrap().manifest.rows = 7),
+            ("both servers in one process", |of| of.embedded = true),
+            ("a column as it was", |of| of.columns[3].treatment = Treatment::Unchanged),
+            ("a clear column", |of| of.columns[3].treatment = Treatment::Clear),
+            ("a column that was computed", |of| of.columns[3].treatment = Treatment::Computed),
+            ("noise in some rows", |of| of.columns[3].treatment = Treatment::PartlyNoised),
+            ("noise of the engine alone", |of| of.columns[3].awaits.clear()),
+            ("a risk of a half", |of| set(&mut of.risk.after, "prosecutor_max", 0.5)),
+            ("tables of different sizes", |of| of.original.rows = 2000),
+        ];
+        for (what, spoil) in spoilt {
+            let mut findings = good();
+            spoil(&mut findings);
+            let found = verdict(&findings);
+            assert_eq!(found.tone, Tone::Careful, "{what}");
+            assert!(!found.cautions.serious.is_empty(), "{what}");
+        }
+        let mut pairs = good();
+        set(&mut pairs.risk.after, "smallest_class", 2.0);
+        assert_eq!(verdict(&pairs).tone, Tone::Careful);
     }
 
     #[test]
@@ -145,8 +160,9 @@ mod tests {
         assert_eq!(found.tone, Tone::Careful);
         assert!(found.headline.starts_with("25\u{a0}% of the published rows still look like no other"));
         assert!(found.sentences[0].contains("is 100\u{a0}%; before it was 100"));
-        assert_eq!(found.cautions[0], "The manifest must not be believed: the signature is wrong.");
-        assert!(found.cautions.iter().all(|text| !text.contains("embedded")));
+        let serious = found.cautions.serious;
+        assert_eq!(serious[0], "The manifest must not be believed: the signature is wrong.");
+        assert!(serious.iter().all(|text| !text.contains("embedded")));
         set(&mut bad.risk.after, "smallest_class", 0.0);
         assert_eq!(verdict(&bad).headline, "No row is published.");
         bad.risk.after.retain(|one| one.measure != "smallest_class");

@@ -14,7 +14,9 @@ pub(super) fn escape(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(' '),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => escaped.push('\u{fffd}'),
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                escaped.push('\u{fffd}');
+            }
             letter if letter.is_control() => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }
@@ -64,14 +66,29 @@ pub(super) fn bytes(number: u64) -> String {
     HumanBytes(number).to_string().replace(' ', "\u{a0}")
 }
 
-/// Any number, as short as it can be told.
+/// Any number, as short as it can be told, as text: it may be < 0.0001. What is not nothing is not 0, and what is less than 1 is not 1.
 pub(super) fn number(value: f64) -> String {
-    match value {
-        _ if value.fract() == 0.0 && (0.0..9e15).contains(&value) => count(value as u64),
-        _ if value.abs() >= 100.0 => format!("{value:.0}"),
-        _ if value.abs() >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
+    let (size, sign) = (value.abs(), if value < 0.0 { "-" } else { "" });
+    let told = match size {
+        _ if size.fract() == 0.0 || size >= 100.0 => grouped(&format!("{size:.0}")),
+        _ if size >= 1.0 => format!("{size:.2}"),
+        _ if size < 0.0001 => return format!("{}\u{a0}{sign}0.0001", if value < 0.0 { ">" } else { "<" }),
+        _ if size >= 0.99995 => return format!("{}\u{a0}{sign}0.9999", if value < 0.0 { "<" } else { ">" }),
+        _ => format!("{size:.4}"),
+    };
+    format!("{sign}{told}")
+}
+
+/// Digits with commas between thousands.
+fn grouped(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
     }
+    text
 }
 
 /// Names in a sentence: a, b and c.
@@ -95,6 +112,8 @@ mod tests {
         );
         assert_eq!(escape("a\u{202e}b\u{7}c\nd"), "a\u{fffd}b\u{fffd}c d");
         assert_eq!(escape("Größe ✓"), "Größe ✓");
+        // The mark of Arabic letters turns what stands beside it, too.
+        assert_eq!(escape("a\u{61c}b"), "a\u{fffd}b");
     }
 
     #[test]
@@ -127,6 +146,27 @@ mod tests {
             (counted(1, "row", "rows"), counted(1200, "row", "rows")),
             ("1\u{a0}row".into(), "1,200\u{a0}rows".into())
         );
-        assert_eq!((number(1234.0), number(16.9), number(0.25)), ("1,234".into(), "16.90".into(), "0.2500".into()));
+    }
+
+    #[test]
+    fn numbers_have_commas_and_do_not_round_to_nothing() {
+        let told = |value: f64| number(value).replace('\u{a0}', " ");
+        for (value, text) in [
+            (0.0, "0"),
+            (1234.0, "1,234"),
+            (999.6, "1,000"),
+            (100.5, "100"),
+            (1_234_567.8, "1,234,568"),
+            (-1234.5, "-1,234"),
+            (2e16, "20,000,000,000,000,000"),
+            (16.9, "16.90"),
+            (-16.9, "-16.90"),
+            (0.25, "0.2500"),
+            (0.00001, "< 0.0001"),
+            (-0.00001, "> -0.0001"),
+            (0.99999, "> 0.9999"),
+        ] {
+            assert_eq!(told(value), text);
+        }
     }
 }
