@@ -271,4 +271,30 @@ async fn main() {
         all += if ranges { 0.0 } else { line.seconds };
     }
     println!("| risk before, risk after and utility together | | | | {all:.1} | | | 60 s |");
+    for (name, call) in
+        [("risk after", "risk({after}, contributions => false"), ("utility", "utility({before}, {after}")]
+    {
+        if wanted("growth") {
+            growth(&bench, name, call).await;
+        }
+    }
+}
+
+/// How a call grows with rows and with columns: a quarter of the rows, and a quarter of the columns, beside all of both.
+async fn growth(bench: &Bench, name: &str, call: &str) {
+    let columns =
+        |count: usize| COLUMNS[..count].iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    let ask = async |rows: &str, count: usize| {
+        let of = |table: &str| format!("(SELECT * FROM {table}{rows})");
+        let call = call.replace("{before}", &of("adult")).replace("{after}", &of("anon"));
+        let sql = format!("SELECT * FROM {call}, quasi => ({}))", columns(count));
+        bench.ask(&sql).await.1.seconds
+    };
+    let (whole, few_rows, few_columns) = (ask("", 8).await, ask(" WHERE id % 4 = 0", 8).await, ask("", 2).await);
+    for (what, part) in [("rows", few_rows), ("columns", few_columns)] {
+        let exponent = (whole / part).ln() / 4f64.ln();
+        println!("growth of {name} with {what}, from a quarter on: ^{exponent:.2}");
+        let name = format!("assess: growth of {name} with {what}");
+        Told { name: &name, value: exponent, unit: "exponent", against: "linear", ratio: exponent, goal: "" }.tell();
+    }
 }
