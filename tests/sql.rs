@@ -4,6 +4,7 @@
 
 mod sql {
     mod assess;
+    mod assess_edges;
     mod assess_rows;
     mod distributions;
     mod identifiers;

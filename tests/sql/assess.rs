@@ -49,7 +49,7 @@ const ILLNESSES: [[&str; 3]; 5] = [
 pub(crate) const ROWS: usize = 60;
 
 /// Age, wage in cents, illness.
-fn row(id: usize) -> (i64, i64, usize) {
+pub(crate) fn row(id: usize) -> (i64, i64, usize) {
     let group = id / 7;
     ((20 + 7 * group + id % 3) as i64, (100_000 + 3_000 * group * group + 17 * id) as i64, (id * id + group) % 5)
 }
@@ -274,16 +274,29 @@ async fn a_sweep_tells_each_k() {
     assert!(column("average_class_by_k").iter().all(|average| *average >= 1.0));
     for (at, k) in [3, 12].into_iter().enumerate() {
         let anon = format!("k_anonymize(patients, k => {k}, quasi => (age, wage, illness), rounds => 3, seed => 3)");
-        let found =
-            measures(&world.run(&format!("SELECT * FROM utility(patients, (SELECT * FROM {anon}))")).await.unwrap());
-        for name in
-            ["discernibility", "precision_loss", "generalised_loss", "entropy_loss", "information_loss", "classes"]
-        {
-            assert_eq!(column(name)[at], value(&found, name, ""), "{name} for k = {k}");
+        let alone = async |sql: String| measures(&world.run(&sql).await.unwrap());
+        let utility = alone(format!("SELECT * FROM utility(patients, (SELECT * FROM {anon}), ranges => true)")).await;
+        let risk = alone(format!("SELECT * FROM risk((SELECT * FROM {anon}), population => 900)")).await;
+        for name in [
+            "classes",
+            "average_class",
+            "suppressed_rows",
+            "discernibility",
+            "precision_loss",
+            "generalised_loss",
+            "entropy_loss",
+            "information_loss",
+            "range_loss",
+            "certainty_penalty",
+        ] {
+            assert_eq!(column(name)[at], value(&utility, name, ""), "{name} for k = {k}");
+        }
+        for name in ["smallest_class", "prosecutor_max", "prosecutor_average", "marketer", "share_below_5", "uniques"] {
+            assert_eq!(column(name)[at], value(&risk, name, ""), "{name} for k = {k}");
         }
     }
     let runs = world.veil.assessments();
-    assert_eq!(runs.len(), 3);
+    assert_eq!(runs.len(), 5);
     assert!(runs.iter().all(|run| run.rows == ROWS && run.rounds > 10 && run.bytes_sent > 0));
 }
 

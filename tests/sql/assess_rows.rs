@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::datasource::MemTable;
 
@@ -64,6 +65,79 @@ async fn rows_keep_their_order_through_partitions_and_files() {
         let sql = format!("SELECT * FROM utility({bare}, {made}, by_order => true)");
         assert_eq!(measures(&world.run(&sql).await.unwrap()), known, "{table}");
     }
+}
+
+/// Files are read one after the other, and their rows are known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_tells_the_rows_of_many_files() {
+    let world = world(713).await;
+    in_files(&world, "patients", "patients_files").await;
+    let rows = format!("(SELECT {BARE}, name FROM patients_files)");
+    let sql = format!("EXPLAIN SELECT * FROM k_anonymize({rows}, k => 5, quasi => ({BARE}))");
+    let explained = world.run(&sql).await.unwrap();
+    let plan = explained.column(1).as_string::<i32>().value(1).to_owned();
+    assert!(plan.contains("VeilInOrderExec") && plan.contains(&format!("for {ROWS} rows and 12 centres")), "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_are_left_out_or_stand_twice_are_noted() {
+    let world = world(714).await;
+    world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
+    world.run("SELECT * FROM utility(patients, (SELECT * FROM anon WHERE id < 40))").await.unwrap();
+    let notes = world.veil.take_notes().join("\n");
+    assert!(notes.contains("20 rows of the original are not in the anonymised table"), "{notes}");
+    let twice = "(SELECT a.* FROM anon a CROSS JOIN (VALUES (1), (2)) WHERE a.id < 40 OR column1 = 1)";
+    world.run(&format!("SELECT * FROM utility(patients, {twice})")).await.unwrap();
+    let notes = world.veil.take_notes().join("\n");
+    assert!(notes.contains("40 rows of the anonymised table repeat others"), "{notes}");
+    assert!(!notes.contains("rows of the original"), "{notes}");
+}
+
+/// Cells that are elsewhere say that rows do not belong together, whatever their order.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_not_taken_against_what_cells_say() {
+    let world = world(715).await;
+    world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
+    let halves = |columns: &str| {
+        format!(
+            "SELECT * FROM utility((SELECT {columns} FROM patients WHERE id < 30), (SELECT {columns}, suppressed FROM anon WHERE id >= 30), by_order => true)"
+        )
+    };
+    let found = world.refusal(&halves("name, age, wage, illness")).await;
+    assert!(found.contains("name is encrypted in both tables, and 30 of 30 rows of the anonymised one"), "{found}");
+    // Without it nobody knows, and the query says so. Other people's categories are no ancestors.
+    world.run(&halves(BARE)).await.unwrap();
+    let notes = world.veil.take_notes().join("\n");
+    assert!(notes.contains("taken in their order") && notes.contains("illness was left out"), "{notes}");
+}
+
+/// Rows that a sort takes for equal come in any order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sort_must_tell_rows_apart() {
+    let world = world(716).await;
+    world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
+    in_memory(&world, "patients", "patients_parts").await;
+    in_memory(&world, "anon", "anon_parts").await;
+    let sorted = |by: &str| {
+        format!(
+            "SELECT * FROM utility((SELECT {BARE} FROM patients_parts ORDER BY {by}), (SELECT {BARE}, suppressed FROM anon_parts ORDER BY {by}), by_order => true)"
+        )
+    };
+    for by in ["id % 9", "id / 2 DESC", "id % 7 LIMIT 3", "id % 9, id % 3"] {
+        let found = world.refusal(&sorted(by)).await;
+        assert!(found.contains("rows are sorted by") && found.contains("in which some are equal"), "{by}: {found}");
+    }
+    let known = measures(&world.run("SELECT * FROM utility(patients, anon)").await.unwrap());
+    for by in ["id DESC", "id % 9, id", "id % 9, id % 5, id % 7"] {
+        assert_eq!(measures(&world.run(&sorted(by)).await.unwrap()), known, "{by}");
+    }
+    // Who sorts needs no other order.
+    world.run("CREATE TABLE turned AS SELECT * FROM anon ORDER BY id % 7, id").await.unwrap();
+    let of_turned = sorted("id").replace("anon_parts", "turned");
+    assert_eq!(measures(&world.run(&of_turned).await.unwrap()), known);
+    let part = "SELECT * FROM utility((SELECT * FROM patients WHERE id < 20), (SELECT * FROM anon WHERE id < 20))";
+    let known = measures(&world.run(part).await.unwrap());
+    assert_eq!(measures(&world.run(&sorted("id LIMIT 20")).await.unwrap()), known);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,17 +18,18 @@
 //!  carry_types restores the type of cells where CASE, coalesce and casts drop it
 //!  guard       refuses comparing, sorting, grouping, hashing, casting encrypted columns
 //!  find_rounds moves calls that need P2 into nodes of their own
-//!  read_in_order  reads rows as they are stored where their order matters, with in_order_exec
+//!  read_in_order  reads rows as they are stored where their order matters, with in_order_exec and unique_order_exec
 //!  tables      reads dictionaries and zeros that come with files
 //!  display     encrypted cells for people
 //!  error       errors for people
 //!  functions   the table function veil_functions()
 //!
-//!  relation_function   functions in FROM that take relations and named arguments
+//!  relation_function   functions in FROM that take relations and named arguments, with kept_sort
 //!  identifiers         one of them: which columns identify people
 //!  k_anonymize         another: rows that are like k - 1 others
 //!  assess              others: what a table gives away, and what it is still good for
 //!  release             another: rows for a recipient, sealed
+//!  row_bytes           what rows take of memory
 //!  run_log             what ended runs of such functions leave: summaries and notes
 //! ```
 
@@ -42,6 +43,7 @@ mod guard;
 mod identifiers;
 mod in_order_exec;
 mod k_anonymize;
+mod kept_sort;
 mod operators;
 mod read_in_order;
 #[cfg(test)]
@@ -51,9 +53,11 @@ mod release;
 mod restore_type;
 mod rounds_exec;
 mod rounds_node;
+mod row_bytes;
 mod run_log;
 mod session;
 mod tables;
+mod unique_order_exec;
 mod veil;
 
 pub use assess::{AssessExec, AssessNode, Assessment, Matched, Question as AssessQuestion};

@@ -10,15 +10,16 @@
 //!        DataSource                  DataSource, files in their order
 //! ```
 //!
-//! What DataFusion says keeps the order of its input stays, and a sort has an order of its own. Anything else, such as a join, has none: k_anonymize takes its rows as they
-//! come, a comparison by order is refused.
+//! What DataFusion says keeps the order of its input stays, and a sort has an order of its own: for a comparison by order `VeilUniqueOrder` above it refuses rows that the sort
+//! takes for equal, since these come in any order. Anything else, such as a join, has none: k_anonymize takes its rows as they come, a comparison by order is refused.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::plan_err;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
@@ -31,6 +32,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitio
 use crate::assess::AssessExec;
 use crate::in_order_exec::InOrderExec;
 use crate::k_anonymize::KAnonymizeExec;
+use crate::kept_sort::fetched;
+use crate::unique_order_exec::UniqueOrderExec;
 
 /// The rule. It comes last: others would deal rows out again.
 #[derive(Debug)]
@@ -57,7 +60,7 @@ fn put_in_order(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Exec
     }
     let mut inputs = Vec::new();
     for input in node.children() {
-        match in_order(input)? {
+        match in_order(input, by_order)? {
             Order::Kept(input) => inputs.push(input),
             Order::Lost(operator) if by_order => {
                 return plan_err!(
@@ -79,15 +82,18 @@ enum Order {
     Lost(String),
 }
 
-/// The plan that gives the same rows in the order in which they are stored.
-fn in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Order> {
+/// The plan that gives the same rows in the order in which they are stored; in one that is the same each time, if that matters.
+fn in_order(plan: &Arc<dyn ExecutionPlan>, by_order: bool) -> Result<Order> {
     let children = plan.children();
     let is_one = plan.output_partitioning().partition_count() == 1;
     if children.is_empty() {
         return Ok(Order::Kept(plan.with_preserve_order(true).unwrap_or_else(|| plan.clone())));
     }
-    if plan.is::<InOrderExec>() || (is_one && (plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>())) {
+    if plan.is::<InOrderExec>() || plan.is::<UniqueOrderExec>() {
         return Ok(Order::Kept(plan.clone()));
+    }
+    if let Some(order) = sorted_by(plan).filter(|_| is_one) {
+        return Ok(Order::Kept(if by_order { told_apart(plan, order)? } else { plan.clone() }));
     }
     let dealt_out = plan.downcast_ref::<RepartitionExec>();
     let is_kept = match dealt_out {
@@ -102,7 +108,7 @@ fn in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Order> {
     }
     let mut inputs = Vec::with_capacity(children.len());
     for child in children {
-        match in_order(child)? {
+        match in_order(child, by_order)? {
             Order::Kept(input) => inputs.push(input),
             lost @ Order::Lost(_) => return Ok(lost),
         }
@@ -116,6 +122,44 @@ fn in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Order> {
             replace_children_if_necessary(plan.clone(), inputs)?
         }
     }))
+}
+
+/// A plan whose sorts stay, and tell their rows apart. DataFusion drops a sort that no operator above it asks for, so this is done before its rules.
+pub(crate) fn keeping_sorts(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let kept = plan.transform_down(|node| match sorted_by(&node) {
+        Some(order) => Ok(Transformed::new(told_apart(&node, order)?, true, TreeNodeRecursion::Jump)),
+        None => Ok(Transformed::no(node)),
+    })?;
+    Ok(kept.data)
+}
+
+/// What a plan sorts its rows by.
+fn sorted_by(plan: &Arc<dyn ExecutionPlan>) -> Option<&LexOrdering> {
+    let sort = plan.downcast_ref::<SortExec>().map(SortExec::expr);
+    sort.or_else(|| plan.downcast_ref::<SortPreservingMergeExec>().map(SortPreservingMergeExec::expr))
+}
+
+/// The rows of a sort, none of which equals the next one.
+fn told_apart(plan: &Arc<dyn ExecutionPlan>, order: &LexOrdering) -> Result<Arc<dyn ExecutionPlan>> {
+    let fetch = fetched(plan.fetch());
+    let input = if plan.fetch().is_some() { with_one_more(plan)? } else { plan.clone() };
+    Ok(Arc::new(UniqueOrderExec::new(input, order.clone(), fetch)))
+}
+
+/// A sort, and those that it merges, that ends one row later.
+fn with_one_more(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let fetch = fetched(plan.fetch()).map(|rows| rows.saturating_add(1));
+    let merges = plan.is::<SortPreservingMergeExec>();
+    let longer = plan.with_fetch(fetch).unwrap_or_else(|| plan.clone());
+    if !merges {
+        return Ok(longer);
+    }
+    let child = |child: &Arc<dyn ExecutionPlan>| match sorted_by(child) {
+        Some(_) => with_one_more(child),
+        None => Ok(child.clone()),
+    };
+    let children = longer.children().into_iter().map(child).collect::<Result<Vec<_>>>()?;
+    replace_children_if_necessary(longer, children)
 }
 
 /// What merging partitions gives, in their order.

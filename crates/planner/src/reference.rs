@@ -34,7 +34,8 @@ const SETTINGS: &str = "
 fn rounds(name: &str) -> &'static str {
     match name {
         "mask_random" | "dp_exponential" => "always",
-        "identifiers" => "unless all columns are clear",
+        "identifiers" | "risk" | "class_sizes" | "utility" => "unless all columns are clear",
+        "k_anonymize" | "sweep" | "release" => "always",
         "dp_laplace" | "dp_geometric" => "if the bounds are encrypted",
         "dp_randomized_response" => "on categories",
         _ => "none",

@@ -18,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::FutureExt;
 
+use crate::kept_sort::{is_set, keep_sorts};
 use crate::{assess, identifiers, k_anonymize, release};
 
 /// Plans a call of a function.
@@ -91,12 +92,15 @@ pub(crate) struct RelationCall {
 impl RelationCall {
     fn read(
         function: String,
-        arguments: Vec<FunctionArg>,
+        mut arguments: Vec<FunctionArg>,
         catalogs: &Arc<dyn CatalogProviderList>,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Self> {
         let written: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let text = format!("{function}({})", written.join(", "));
+        if function.eq_ignore_ascii_case(assess::UTILITY) && is_set(&arguments, "by_order") {
+            keep_sorts(&mut arguments);
+        }
         let (mut input, mut second) = (None, None);
         let mut named: Vec<(String, SqlExpr)> = Vec::new();
         for argument in arguments {

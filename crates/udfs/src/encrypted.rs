@@ -76,6 +76,11 @@ impl EncryptedField {
         self.constants.as_deref().map(ColumnConstants::from_metadata).transpose().map_err(external)
     }
 
+    /// Whether the bounds of both are the same, clear or encrypted.
+    pub fn has_bounds_of(&self, other: &Self) -> bool {
+        (self.cell_type.bounds, &self.constants) == (other.cell_type.bounds, &other.constants)
+    }
+
     /// The shape of a category's hierarchy.
     pub fn shape(&self) -> Result<Option<CategoryShape>> {
         self.shape.as_deref().map(CategoryShape::from_metadata).transpose().map_err(external)

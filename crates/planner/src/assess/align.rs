@@ -3,9 +3,9 @@
 //! A cell is unlike every other cell, and a column that k_anonymize did not touch passes as it is. So an encrypted column that both tables share says
 //! which rows are the same, without saying what is in them. A clear one does that as well if it has another value in every row. Where there is
 //! neither, rows are taken in their order, if the query says that they may be: an order that got lost on the way would show as a loss of data, and nobody
-//! would notice.
+//! would notice. Not if an encrypted column says that they are others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
@@ -83,44 +83,73 @@ fn is_clear_key(field: &FieldRef) -> bool {
         && RowConverter::supports_fields(&sorted)
 }
 
-/// The rows of the original in the order of the anonymised table, and what told it.
+/// Rows that belong together.
+pub(super) struct Aligned {
+    /// Those of the original, in the order of the anonymised table.
+    pub(super) original: RecordBatch,
+    /// What told it.
+    pub(super) matched: Matched,
+    /// Rows of the original that nothing became of.
+    pub(super) absent: usize,
+    /// Rows of the anonymised table of which another one is the same person.
+    pub(super) repeated: usize,
+}
+
+/// The rows of the original in the order of the anonymised table.
 pub(super) fn aligned(
     original: RecordBatch,
     anonymised: &RecordBatch,
     shared: &[Shared],
     by_order: bool,
-) -> Result<(RecordBatch, Matched)> {
+) -> Result<Aligned> {
+    let mut contradicts = None;
     for column in shared {
         let Shared { name, original: ours, anonymised: theirs, is_encrypted } = column;
         let (before, after) = (original.column(*ours), anonymised.column(*theirs));
         let order = if *is_encrypted { order_of_cells(before, after) } else { order_of_values(before, after) };
-        let Some(order) = order? else { continue };
-        let matched = if *is_encrypted { Matched::Cells } else { Matched::Column(name.clone()) };
-        let in_order = order.values().iter().enumerate().all(|(at, row)| at == *row as usize);
-        let is_whole = original.num_rows() == order.len();
-        let taken = if in_order && is_whole { original } else { take_record_batch(&original, &order)? };
-        return Ok((taken, matched));
+        match order? {
+            Order::Told(order) => {
+                let matched = if *is_encrypted { Matched::Cells } else { Matched::Column(name.clone()) };
+                return taken(original, &order, matched);
+            }
+            // Numbers of rows may have been given anew. Cells are not.
+            Order::Elsewhere(rows) if *is_encrypted => contradicts = contradicts.or(Some((name, rows))),
+            Order::Elsewhere(_) | Order::Unknown => {}
+        }
     }
     let (before, after) = (original.num_rows(), anonymised.num_rows());
-    match by_order {
-        true if before == after => Ok((original, Matched::Order)),
-        true => exec_err!(
+    match (by_order, contradicts) {
+        (true, Some((name, rows))) => exec_err!(
+            "{name} is encrypted in both tables, and {rows} of {after} rows of the anonymised one have cells that the original has not, so that it is not \
+             what became of it: compare it with the table that was anonymised, or leave {name} out of both if they have the same rows in the same order"
+        ),
+        (true, None) if before == after => Ok(Aligned { original, matched: Matched::Order, absent: 0, repeated: 0 }),
+        (true, None) => exec_err!(
             "the original table has {before} rows and the anonymised one {after}, so that they cannot be compared by their order: compare with the \
              rows that were anonymised"
         ),
-        false => exec_err!("no column tells which rows of the two tables belong together: {REMEDY}"),
+        (false, _) => exec_err!("no column tells which rows of the two tables belong together: {REMEDY}"),
     }
 }
 
-fn order_of_cells(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Option<UInt32Array>> {
+fn taken(original: RecordBatch, order: &UInt32Array, matched: Matched) -> Result<Aligned> {
+    let in_order = order.values().iter().enumerate().all(|(at, row)| at == *row as usize);
+    let different = order.values().iter().collect::<HashSet<_>>().len();
+    let (absent, repeated) = (original.num_rows().saturating_sub(different), order.len().saturating_sub(different));
+    let is_whole = original.num_rows() == order.len();
+    let original = if in_order && is_whole { original } else { take_record_batch(&original, order)? };
+    Ok(Aligned { original, matched, absent, repeated })
+}
+
+fn order_of_cells(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Order> {
     let cells = |array| CellArray::try_new(array).map_err(|error| DataFusionError::External(Box::new(error)));
     let (ours, theirs) = (cells(original)?, cells(anonymised)?);
     Ok(order((ours.len(), |row| ours.bytes(row)), (theirs.len(), |row| theirs.bytes(row))))
 }
 
-fn order_of_values(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Option<UInt32Array>> {
+fn order_of_values(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Order> {
     if original.logical_null_count() + anonymised.logical_null_count() > 0 {
-        return Ok(None);
+        return Ok(Order::Unknown);
     }
     let converter = RowConverter::new(vec![SortField::new(original.data_type().clone())])?;
     let rows = |array: &ArrayRef| -> Result<Rows> { Ok(converter.convert_columns(std::slice::from_ref(array))?) };
@@ -129,18 +158,36 @@ fn order_of_values(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Option<
     Ok(order((ours.num_rows(), of_ours), (theirs.num_rows(), of_theirs)))
 }
 
-/// For every row of the second column, where the first has the same; nothing if it is nowhere, or if the first has anything twice.
+/// What a column of both tables tells about their rows.
+enum Order {
+    /// For every row of the anonymised one, where it is in the original.
+    Told(UInt32Array),
+    /// So many rows of the anonymised one are not in the original.
+    Elsewhere(usize),
+    /// Nothing: the original has a row twice, or one of them has a NULL.
+    Unknown,
+}
+
+/// For every row of the second column, where the first has the same.
 fn order<'a, 'b>(
     (ours, our_bytes): (usize, impl Fn(usize) -> Option<&'a [u8]>),
     (theirs, their_bytes): (usize, impl Fn(usize) -> Option<&'b [u8]>),
-) -> Option<UInt32Array> {
+) -> Order {
     let mut known: HashMap<&[u8], u32> = HashMap::with_capacity(ours);
     for row in 0..ours {
+        let (Some(bytes), Ok(place)) = (our_bytes(row), u32::try_from(row)) else { return Order::Unknown };
         // The same row twice, as a join makes them: nobody can tell which is which.
-        if known.insert(our_bytes(row)?, u32::try_from(row).ok()?).is_some() {
-            return None;
+        if known.insert(bytes, place).is_some() {
+            return Order::Unknown;
         }
     }
-    let place = |row: usize| known.get(their_bytes(row)?).copied();
-    (0..theirs).map(place).collect::<Option<Vec<u32>>>().map(UInt32Array::from)
+    let mut places: Vec<u32> = Vec::with_capacity(theirs);
+    for row in 0..theirs {
+        let Some(bytes) = their_bytes(row) else { return Order::Unknown };
+        places.extend(known.get(bytes));
+    }
+    match theirs - places.len() {
+        0 => Order::Told(places.into()),
+        elsewhere => Order::Elsewhere(elsewhere),
+    }
 }

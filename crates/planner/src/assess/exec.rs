@@ -21,12 +21,13 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 use veil_protocols::Leakage;
+use veil_protocols::assess::MAX_ROWS;
 use veil_protocols::k_anonymize::Cost;
 use veil_udfs::VeilOptions;
 
 use super::Question;
 use super::measures::schema;
-use super::pairs::Pairs;
+use super::pairs::{Pair, Pairs};
 use super::run::Run;
 use super::shape::shape;
 use super::table::Table;
@@ -34,6 +35,9 @@ use crate::Veil;
 
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = 8192;
+
+/// The most rows for which a cost is told.
+const MOST_ROWS: usize = 1 << 32;
 
 /// Tells risk or utility.
 #[derive(Debug)]
@@ -92,6 +96,8 @@ impl AssessExec {
             Some(Precision::Inexact(rows)) => ("for about", rows),
             Some(Precision::Absent) | None => ("in a table of", EXAMPLE_ROWS),
         };
+        // Nobody assesses so many rows; a join may be taken for any number of them.
+        let rows = rows.min(MOST_ROWS);
         let assessed = self.tables.iter().skip(usize::from(self.question.compares())).enumerate();
         let shapes = assessed.map(|(at, table)| shape(table, self.pairs.get(at), &self.question, rows));
         let (mut all, mut memory) = (Cost::default(), 0);
@@ -107,7 +113,12 @@ impl AssessExec {
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         write!(f, ", estimate {of} {rows} rows: {} rounds {:.1} s", all.rounds, all.milliseconds as f64 / 1000.0)?;
         write!(f, ", MB_up={}, MB_down={}", megabytes(all.bytes_up), megabytes(all.bytes_down))?;
-        write!(f, ", MB_memory={}", megabytes(memory as u64))
+        write!(f, ", MB_memory={}", megabytes(memory as u64))?;
+        let has_numbers = self.pairs.iter().flat_map(|pairs| &pairs.columns).any(Pair::is_of_numbers);
+        match rows > MAX_ROWS && has_numbers {
+            true => write!(f, ", without losses of numbers, which are told for up to {MAX_ROWS} rows"),
+            false => Ok(()),
+        }
     }
 
     /// What it tells whom, unless all columns are clear and P2 is not asked.
@@ -126,11 +137,11 @@ impl AssessExec {
             },
             Question::Risk { .. } | Question::ClassSizes => Leakage { p1: sizes, p2 },
             Question::Utility { .. } => Leakage {
-                p1: "the measures; how many classes of the quasi-identifiers there are of every size, and how many rows are suppressed",
+                p1: "the measures; whether published categories stand above the original ones; how many classes of the quasi-identifiers there are of every size, and how many rows are suppressed",
                 p2,
             },
             Question::Sweep { .. } => Leakage {
-                p1: "the measures; how many classes there are of every size, and how many rows are suppressed, for every k; what k_anonymize tells it",
+                p1: "the measures; whether published categories stand above the original ones; how many classes there are of every size, and how many rows are suppressed, for every k; what k_anonymize tells it",
                 p2: "the same sizes, in no order; which samples of a file take part and which are NULL; what k_anonymize tells it",
             },
         }

@@ -8,12 +8,14 @@ use datafusion::common::{DFSchema, DFSchemaRef, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_plan::ExecutionPlan;
+use veil_udfs::EncryptedField;
 
 use super::align::{REMEDY, shared_columns};
 use super::measures::schema;
 use super::table::Table;
 use super::{AssessExec, Question};
 use crate::Veil;
+use crate::read_in_order::keeping_sorts;
 
 /// Risk or utility of its inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +45,10 @@ impl AssessNode {
 
     /// The operator.
     pub(crate) fn operator(&self, veil: &Veil, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<AssessExec> {
+        let inputs = match self.question.by_order() {
+            true => inputs.into_iter().map(keeping_sorts).collect::<Result<_>>()?,
+            false => inputs,
+        };
         AssessExec::try_new(veil.clone(), self.question.clone(), self.quasi.clone(), inputs)
     }
 
@@ -52,6 +58,11 @@ impl AssessNode {
         for input in &self.inputs {
             let table = Table::of(self.question.function(), &fields(input), &self.quasi)?;
             used.push(table.quasi.iter().map(|(place, _)| *place).chain(table.flag).collect::<Vec<usize>>());
+        }
+        if let (Question::Sweep { .. }, [original, ..], [used, ..]) =
+            (&self.question, self.inputs.as_slice(), used.as_mut_slice())
+        {
+            used.extend(key_column(&fields(original), used)?);
         }
         // A sweep anonymises the rows that it has read, in their order.
         if let (Question::Utility { .. }, [original, anonymised], [of_original, of_anonymised]) =
@@ -68,6 +79,14 @@ impl AssessNode {
         }
         Ok(used)
     }
+}
+
+/// What k_anonymize takes its keys from, where none of these columns is encrypted: without it the rows that were read could not be anonymised.
+fn key_column(fields: &[FieldRef], used: &[usize]) -> Result<Option<usize>> {
+    let encrypted =
+        fields.iter().map(|field| Ok(EncryptedField::of(field)?.is_some())).collect::<Result<Vec<bool>>>()?;
+    let has_key = used.iter().any(|place| encrypted.get(*place) == Some(&true));
+    Ok(encrypted.iter().position(|is_encrypted| *is_encrypted).filter(|_| !has_key))
 }
 
 fn fields(input: &LogicalPlan) -> Vec<FieldRef> {

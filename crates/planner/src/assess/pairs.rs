@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use veil_cells::{CellType, Kind};
-use veil_protocols::assess::{Frequencies, MAX_NODES, Numbers, Published, Shape};
+use veil_protocols::assess::{Frequencies, MAX_NODES, MAX_ROWS, Numbers, Published, Shape};
 use veil_protocols::lift;
 use veil_protocols::lookup::MAX_DOMAIN;
 use veil_udfs::EncryptedField;
@@ -49,17 +49,29 @@ enum Measure {
 #[derive(Clone, Debug)]
 struct Category {
     levels: usize,
-    bits: u32,
+    /// Of the original's lanes and the published ones'.
+    bits: [u32; 2],
     shape: Option<Arc<[Vec<i64>]>>,
-    /// Whether both columns are of one hierarchy, the original one as the owner encrypted it.
+    /// Whether both columns are of one hierarchy, so that one can be held against the other.
+    held: bool,
+    /// Whether the original one is as the owner encrypted it, too.
     counts: bool,
 }
 
 /// A column as rounds take it.
 pub(super) enum Measured {
     Numbers(Numbers),
-    Categories(Published, Option<Frequencies>),
+    Categories(Categories),
     Nothing(String),
+}
+
+/// A column of categories as rounds take it.
+pub(super) struct Categories {
+    pub(super) published: Published,
+    /// With the original one, if it is held against that.
+    pub(super) both: Option<Frequencies>,
+    /// Whether its frequencies are counted.
+    pub(super) is_counted: bool,
 }
 
 impl Pairs {
@@ -88,7 +100,7 @@ impl Measure {
         };
         let published = &after.cell_type;
         let same = |ours: &CellType, theirs: &CellType| {
-            (ours.kind, ours.scale, ours.unit) == (theirs.kind, theirs.scale, theirs.unit)
+            (ours.kind, ours.scale, ours.unit, ours.lanes) == (theirs.kind, theirs.scale, theirs.unit, theirs.lanes)
         };
         if !same(&before, published) || after.hides_nulls() {
             return Ok(Self::Nothing("is of another kind after anonymising".to_owned()));
@@ -97,7 +109,7 @@ impl Measure {
         if noisy || published.places > 0 || published.fraction_bits > 0 {
             return Ok(Self::Nothing("carries noise or a fraction, which may lie anywhere".to_owned()));
         }
-        let bits = published.width.bits();
+        let (bits, encrypted) = (published.width.bits(), EncryptedField::of(original)?);
         match source {
             Source::Categories { levels, generalised, .. } => {
                 let of_both =
@@ -106,17 +118,22 @@ impl Measure {
                     Some(shape) => Some(shape),
                     // Codes of another column would lie outside of the hierarchy, which P2 would see.
                     None if before.column != published.column => None,
-                    None => EncryptedField::of(original)?.map(|field| of_both(&field)).transpose()?.flatten(),
+                    None => encrypted.map(|field| of_both(&field)).transpose()?.flatten(),
                 };
                 // Every code of a level is a candidate of a lookup, and so is that of none.
                 let shape = shape.filter(|shape| codes(shape).into_iter().all(|codes| codes < MAX_DOMAIN));
-                let counts = !generalised && before.column == published.column && published.spent == 0;
-                Ok(Self::Categories(Category { levels, bits, shape, counts }))
+                let held = before.column == published.column;
+                let bits = [before.width.bits(), bits];
+                Ok(Self::Categories(Category { levels, bits, shape, held, counts: held && !generalised }))
             }
             _ if bits > lift::MAX_WIDTH => Ok(Self::Nothing("may have numbers of more than 32 bits".to_owned())),
             // What k_anonymize publishes has tags, what was masked has none.
             _ if published.computed && !published.tag => {
                 Ok(Self::Nothing("was computed with after anonymising, and may lie beyond its bounds".to_owned()))
+            }
+            // Numbers beyond the original's bounds have no place on the grid. k_anonymize keeps bounds, and clear columns have none.
+            _ if encrypted.is_some_and(|before| !before.has_bounds_of(&after)) => {
+                Ok(Self::Nothing("has other bounds after anonymising".to_owned()))
             }
             source => Ok(Self::Numbers(source, bits)),
         }
@@ -141,16 +158,25 @@ impl Category {
 }
 
 impl Pair {
+    /// Whether it is of numbers, which are not measured of more than [`MAX_ROWS`] rows.
+    pub(super) fn is_of_numbers(&self) -> bool {
+        matches!(self.measure, Measure::Numbers(..))
+    }
+
     /// What it adds to the cost of a run.
     pub(super) fn add_to(&self, shape: &mut Shape) {
         match &self.measure {
             Measure::Nothing(_) => {}
+            Measure::Numbers(..) if shape.rows > MAX_ROWS => {}
             Measure::Numbers(source, bits) => {
                 shape.encrypted_bounds |= source.has_encrypted_bounds();
                 shape.numbers.push(*bits);
             }
             Measure::Categories(category) => {
                 shape.categories.push(category.below_root());
+                if category.held {
+                    shape.held.push(category.below_root());
+                }
                 if category.is_counted() {
                     shape.counted.push(category.below_root());
                 }
@@ -172,14 +198,14 @@ impl Pair {
                 Measured::Numbers(Numbers { original, published: after.clone(), bits: *bits })
             }
             Measure::Categories(category) => {
-                let Category { levels, bits, shape, .. } = category;
-                let column = |cells: &ArrayRef| {
+                let Category { levels, bits: [ours, theirs], shape, held, .. } = category;
+                let column = |cells: &ArrayRef, bits: u32| {
                     let (cells, shape) = (cells.clone(), shape.clone());
-                    Published { cells, levels: *levels, bits: *bits, shape }
+                    Published { cells, levels: *levels, bits, shape }
                 };
-                let counted =
-                    category.is_counted().then(|| Frequencies { original: column(before), published: column(after) });
-                Measured::Categories(column(after), counted)
+                let published = column(after, *theirs);
+                let both = held.then(|| Frequencies { original: column(before, *ours), published: published.clone() });
+                Measured::Categories(Categories { published, both, is_counted: category.is_counted() })
             }
         })
     }

@@ -18,7 +18,7 @@ use veil_protocols::assess::{Suppressed, class_sizes};
 use veil_protocols::identifiers::{Column, Method};
 use veil_udfs::VeilOptions;
 
-use super::align::aligned;
+use super::align::{Aligned, aligned};
 use super::losses::Losses;
 use super::measures::{self, Measure};
 use super::pairs::Pairs;
@@ -30,6 +30,7 @@ use super::{Matched, Question};
 use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
+use crate::row_bytes::row_bytes;
 
 /// One run.
 pub(super) struct Run {
@@ -58,6 +59,19 @@ struct Noted {
     /// What told which rows belong together.
     matched: Option<Matched>,
     rows: usize,
+    /// Whatever else the reader of the result should know.
+    remarks: Vec<String>,
+}
+
+impl Noted {
+    fn of_population(&mut self, sizes: &ClassSizes, population: Option<u64>) {
+        let rows = sizes.rows();
+        if let Some(people) = population.filter(|people| *people < rows) {
+            self.remarks.push(format!(
+                "a population of {people} is smaller than the {rows} published rows, so that these were taken for all people"
+            ));
+        }
+    }
 }
 
 impl Run {
@@ -73,6 +87,7 @@ impl Run {
             Question::Risk { population, contributions } => {
                 let sizes = self.risk(session, *contributions, &mut noted).await?;
                 let Some((all, without)) = sizes.split_first() else { return exec_err!("no class was counted") };
+                noted.of_population(all, *population);
                 let mut listed = measures::of_risk(all, *population);
                 let each = self.quasi.iter().zip(without);
                 listed.extend(each.flat_map(|(column, without)| measures::of_contribution(column, all, without)));
@@ -91,10 +106,21 @@ impl Run {
                 let original = self.collect(0).await?;
                 let mut rows = Vec::with_capacity(k.len());
                 for (at, k) in k.iter().enumerate() {
-                    let started = Instant::now();
+                    let (started, reserved) = (Instant::now(), self.memory.size());
+                    // No class of so many rows: all other k are told.
+                    if (1..*k as usize).contains(&original.num_rows()) {
+                        noted
+                            .remarks
+                            .push(format!("k = {k} is more than the {} rows that there are", original.num_rows()));
+                        rows.push((*k, Vec::new(), 0.0));
+                        continue;
+                    }
                     let (sizes, utility) = self.utility(session, &original, at + 1, Some(*k), &mut noted).await?;
                     let listed = [measures::of_risk(&sizes, *population), utility].concat();
+                    noted.of_population(&sizes, *population);
                     rows.push((*k, listed, started.elapsed().as_secs_f64()));
+                    // What one k took, the next one may take.
+                    self.memory.try_resize(reserved)?;
                 }
                 measures::swept(schema, &rows)?
             }
@@ -115,7 +141,7 @@ impl Run {
         let mut batches = Vec::new();
         while let Some(batch) = rows.try_next().await? {
             // Once as it comes, once in one piece.
-            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            self.memory.try_grow(2 * row_bytes(&batch))?;
             batches.push(batch);
         }
         Ok(concat_batches(&rows.schema(), &batches)?)
@@ -202,8 +228,19 @@ impl Run {
             None => self.collect(at).await?,
         };
         let by_order = again.is_some() || self.question.by_order();
-        let (original, matched) = aligned(original.clone(), &anonymised, &pairs.shared, by_order)?;
+        let Aligned { original, matched, absent, repeated } =
+            aligned(original.clone(), &anonymised, &pairs.shared, by_order)?;
         noted.rows = anonymised.num_rows();
+        if absent > 0 {
+            noted.remarks.push(format!(
+                "{absent} rows of the original are not in the anonymised table, so that what is told leaves them out"
+            ));
+        }
+        if repeated > 0 {
+            noted
+                .remarks
+                .push(format!("{repeated} rows of the anonymised table repeat others, and each of them counts"));
+        }
         noted.matched = Some(matched).filter(|_| again.is_none());
         let suppressed = self.suppressed(session, table, &anonymised).await?;
         let all = u64::MAX >> (u64::BITS as usize - table.quasi.len().clamp(1, 64));
@@ -213,12 +250,14 @@ impl Run {
         let (rows, ranges) = (anonymised.num_rows(), self.question.ranges());
         if rows > 0 {
             let losses = Losses::of(pairs, &original, &anonymised, &mut noted.left_out)?;
-            let Some(session) = session else { return exec_err!("no column of the table is encrypted") };
+            // Of clear columns nothing but classes is measured, and P2 is not asked.
+            let Some(session) = session else { return Ok((sizes, listed)) };
             self.memory.try_grow(shape(table, Some(pairs), &self.question, rows).memory())?;
             self.known.add(losses.steps(ranges));
             let widths = if ranges { Some((self.columns(table, &anonymised)?, &sizes)) } else { None };
             let done = |steps: usize| self.step(steps, Some(session));
-            let found = losses.measure(session, rows, suppressed.as_ref(), widths, &done).await;
+            let left_out = &mut noted.left_out;
+            let found = losses.measure(session, rows, suppressed.as_ref(), widths, left_out, &done).await;
             listed.extend(found.map_err(protocol)?);
         }
         Ok((sizes, listed))
@@ -245,6 +284,8 @@ impl Run {
                 left_out.push(column);
             }
         }
+        let mut remarks = noted.remarks;
+        remarks.dedup();
         let traffic = |of: fn(&Session) -> u64| session.map_or(0, of);
         self.veil.assessment_log().add(Assessment {
             question: self.question.clone(),
@@ -252,6 +293,7 @@ impl Run {
             rows: noted.rows,
             left_out,
             matched: noted.matched,
+            remarks,
             rounds: traffic(|session| session.traffic().rounds()),
             bytes_sent: traffic(|session| session.traffic().bytes_up()),
             bytes_received: traffic(|session| session.traffic().bytes_down()),

@@ -21,6 +21,8 @@ pub struct Assessment {
     pub left_out: Vec<(String, String)>,
     /// How rows were found to belong together, where tables are compared.
     pub matched: Option<Matched>,
+    /// What else the reader of the result should know, a sentence each.
+    pub remarks: Vec<String>,
     /// Rounds with P2.
     pub rounds: u64,
     /// Bytes sent to P2.
@@ -43,7 +45,7 @@ impl Ended for Assessment {
             Some(Matched::Column(name)) => Some(format!("rows belong together by their value of {name}")),
             Some(Matched::Cells) | None => None,
         };
-        let all: Vec<String> = left_out.chain(matched).collect();
+        let all: Vec<String> = left_out.chain(matched).chain(self.remarks.iter().cloned()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

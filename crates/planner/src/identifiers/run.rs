@@ -27,6 +27,7 @@ use super::node::schema;
 use super::{Question, Search};
 use crate::Veil;
 use crate::error::protocol;
+use crate::row_bytes::row_bytes;
 
 /// One run.
 pub(super) struct Run {
@@ -108,7 +109,7 @@ impl Run {
         let mut rows = 0;
         while let Some(batch) = input.try_next().await? {
             // Once as it comes, once in one piece.
-            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            self.memory.try_grow(2 * row_bytes(&batch))?;
             rows += batch.num_rows();
             for (parts, place) in parts.iter_mut().zip(&self.compared.places) {
                 parts.push(batch.column(*place).clone());

@@ -33,6 +33,9 @@ use crate::Veil;
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = 8192;
 
+/// The most rows for which a cost is told.
+const MOST_ROWS: usize = 1 << 26;
+
 /// Makes rows alike.
 #[derive(Debug)]
 pub struct KAnonymizeExec {
@@ -99,8 +102,9 @@ impl KAnonymizeExec {
     fn rows(&self) -> (&'static str, usize) {
         let known = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new()).ok();
         match known.map(|statistics| statistics.num_rows) {
-            Some(Precision::Exact(rows)) => ("for", rows),
-            Some(Precision::Inexact(rows)) => ("for about", rows),
+            Some(Precision::Exact(rows)) => ("for", rows.min(MOST_ROWS)),
+            // A join may be taken for any number of them.
+            Some(Precision::Inexact(rows)) => ("for about", rows.min(MOST_ROWS)),
             Some(Precision::Absent) | None => ("in a table of", EXAMPLE_ROWS),
         }
     }

@@ -27,6 +27,7 @@ use super::progress::{PhaseMetrics, Watch};
 use super::{Anonymisation, Request, Start};
 use crate::Veil;
 use crate::error::protocol;
+use crate::row_bytes::row_bytes;
 
 /// One run.
 pub(super) struct Run {
@@ -89,7 +90,7 @@ impl Run {
         let (mut rows, mut rest) = (0, Vec::new());
         while let Some(batch) = input.try_next().await? {
             // Once as it comes, once in one piece or as it goes.
-            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            self.memory.try_grow(2 * row_bytes(&batch))?;
             rows += batch.num_rows();
             for (parts, (place, _)) in parts.iter_mut().zip(&self.columns.quasi) {
                 parts.push(batch.column(*place).clone());

@@ -35,6 +35,7 @@ use super::parcels::{flags, parcel_rows, prepare, row_keys};
 use crate::Veil;
 use crate::error::protocol;
 use crate::identifiers::Source;
+use crate::row_bytes::row_bytes;
 
 /// The protocols of a release; some take only those of columns that need them.
 pub(super) const PROTOCOLS: [&str; 6] = ["apply", "check_classes", "lift", "redraw", "seal_parcel", "attest"];
@@ -176,7 +177,7 @@ impl Run {
             && let Some(batch) = input.try_next().await?
         {
             // Once as it comes, once in one piece.
-            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            self.memory.try_grow(2 * row_bytes(&batch))?;
             rows += batch.num_rows() as u64;
             into.push(batch);
         }
@@ -188,7 +189,7 @@ impl Run {
         let mut batches = Vec::new();
         while let Some(batch) = input.try_next().await? {
             // Once as it comes, once in one piece.
-            self.memory.try_grow(2 * batch.get_array_memory_size())?;
+            self.memory.try_grow(2 * row_bytes(&batch))?;
             batches.push(batch);
         }
         Ok(concat_batches(&input.schema(), &batches)?)

@@ -70,13 +70,16 @@ impl Model {
     }
 
     /// How far the logarithms of the expected numbers are from those of the counted ones.
+    ///
+    /// `a` may be as large as `b` is near to one. The logarithm of a number near to one has no digits left, which times `a` would pass for a
+    /// solution, so logarithms are taken of the distance to one.
     fn errors(&self, at: Point) -> Point {
-        let (a, b, rest) = (at[0].exp(), logistic(at[1]), logistic(-at[1]));
+        let (a, rest) = (at[0].exp(), logistic(-at[1]));
         let d = (1.0 - self.sampled) * rest;
-        let one = self.classes.ln() + self.sampled.ln() + a * (b / (1.0 - d)).ln();
-        let first = one + (1.0 + a * d / (1.0 - d)).ln();
-        let second =
-            one + self.sampled.ln() + (1.0 + (a - 1.0) * d / 2.0).ln() + (a * rest).ln() - 2.0 * (1.0 - d).ln();
+        let ln_of_seen = (-d).ln_1p();
+        let one = self.classes.ln() + self.sampled.ln() + a * (ln_logistic(at[1]) - ln_of_seen);
+        let first = one + (a * d / (1.0 - d)).ln_1p();
+        let second = one + self.sampled.ln() + (1.0 + (a - 1.0) * d / 2.0).ln() + (a * rest).ln() - 2.0 * ln_of_seen;
         [first - self.counted[0].ln(), second - self.counted[1].ln()]
     }
 
@@ -120,11 +123,15 @@ impl Model {
 
 /// a ln b.
 fn ln_unique(at: Point) -> f64 {
-    at[0].exp() * logistic(at[1]).ln()
+    at[0].exp() * ln_logistic(at[1])
 }
 
 fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
+}
+
+fn ln_logistic(x: f64) -> f64 {
+    -(-x).exp().ln_1p()
 }
 
 /// The number of classes in the population.
@@ -191,6 +198,21 @@ mod tests {
         // sum (1-f)^i s_i = 2 + 0.5, sum i f (1-f)^(i-1) s_i = 2 + 1.
         let found = shlosser(&ClassSizes::new([(1, 4), (2, 2)], 0), 0.5);
         assert!((found - (6.0 + 4.0 * 1.75 / 1.625 * (2.5f64 / 3.0).powi(2))).abs() < 1e-12, "{found}");
+    }
+
+    /// Up the ridge where `a` grows and `b` goes to one nothing solves the equations. All solutions from a grid of 520 places, in Python by
+    /// `log1p`: there is one.
+    #[test]
+    fn a_ridge_is_no_solution() {
+        for (counts, population, expected) in [
+            (vec![(1, 100), (2, 2)], 988, 0.916_053_842),
+            (vec![(1, 1000), (2, 20)], 8320, 0.915_627_815),
+            (vec![(1, 20), (2, 1), (3, 20)], 8200, 0.031_146_111),
+            (vec![(1, 200), (2, 1)], 1000, 0.977_989_727),
+        ] {
+            let found = chen(&ClassSizes::new(counts.iter().copied(), 0), population).unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-6, "{counts:?}: {found} {expected}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! is not concave it goes the way that a concave one would, and it halves steps that do not climb. A likelihood that climbs for ever has no
 //! solution: one class, or only unique rows.
 
-use super::gamma::{digamma, ln_gamma, trigamma};
+use super::gamma::{digamma, ln_gamma, ln_gamma_step, trigamma};
 use super::uniqueness::{certain, share};
 use crate::ClassSizes;
 
@@ -34,8 +34,7 @@ pub fn hoshino(sizes: &ClassSizes, population: u64) -> Option<f64> {
     certain(sizes, population).or_else(|| {
         let Parameters { theta, alpha } = fit(sizes)?;
         let people = population as f64;
-        let ln_share = ln_gamma(theta + 1.0) - ln_gamma(theta + alpha) + ln_gamma(theta + alpha + people - 1.0)
-            - ln_gamma(theta + people);
+        let ln_share = ln_gamma_step(theta + alpha, 1.0 - alpha) + ln_gamma_step(theta + people, alpha - 1.0);
         share(ln_share.exp())
     })
 }
@@ -244,6 +243,18 @@ mod tests {
         assert!(found.alpha < 1e-6, "{found:?}");
         let share = hoshino(&sizes, 5000).unwrap();
         assert!((share - found.theta / (found.theta + 4999.0)).abs() < 1e-6 * share);
+    }
+
+    /// The limit for many people, in which nothing is subtracted.
+    #[test]
+    fn many_people_lose_no_digits() {
+        let sizes = ClassSizes::new([(1, 30), (2, 8), (3, 4), (7, 1)], 0);
+        let Parameters { theta, alpha } = fit(&sizes).unwrap();
+        for people in [1u64 << 40, 1 << 50, u64::MAX] {
+            let limit = (ln_gamma(theta + 1.0) - ln_gamma(theta + alpha)).exp() * (people as f64).powf(alpha - 1.0);
+            let found = hoshino(&sizes, people).unwrap();
+            assert!((found / limit - 1.0).abs() < 1e-9, "{people}: {found} {limit}");
+        }
     }
 
     /// A population drawn from the process itself: new kinds come with probability (theta + u alpha) / (theta + i).

@@ -98,6 +98,32 @@ mod tests {
         }
     }
 
+    /// Zayatz by exact fractions, Chen by Newton's method from a grid of places, Hoshino by nested golden sections of the likelihood and
+    /// `lgamma`: all in Python.
+    #[test]
+    fn as_computed_elsewhere() {
+        for (counts, population, zayatz, chen, hoshino) in [
+            (
+                vec![(1, 400), (2, 60), (3, 20), (4, 9), (5, 4), (9, 1)],
+                3000,
+                0.444_912_849,
+                0.374_242_31,
+                Some(0.338_528_932),
+            ),
+            (vec![(1, 30), (2, 8), (3, 4), (7, 1)], 300, 0.268_292_543, 0.197_837_8, Some(0.164_726_591)),
+            (vec![(1, 100), (2, 2)], 988, 0.928_282_074, 0.916_053_842, None),
+        ] {
+            let found = PopulationUniqueness::of(&ClassSizes::new(counts.iter().copied(), 0), population);
+            let close = |found: Option<f64>, expected: f64, within: f64| {
+                let found = found.unwrap();
+                assert!((found / expected - 1.0).abs() < within, "{counts:?}: {found} {expected}");
+            };
+            close(found.zayatz, zayatz, 1e-8);
+            close(found.chen, chen, 1e-6);
+            hoshino.iter().for_each(|expected| close(found.hoshino, *expected, 1e-6));
+        }
+    }
+
     #[test]
     fn the_rule_of_choice() {
         let all = PopulationUniqueness { zayatz: Some(0.3), chen: Some(0.2), hoshino: Some(0.1), sampled: 0.1 };

@@ -11,6 +11,7 @@
 //! SSE all      = SSE retained + sum over suppressed rows of (z - m)^2
 //! q            = SSE / SST in steps of 2^-20                  see `ratio`
 //! ```
+//! Where SST < N, numbers are on average less than a step from their mean: the grid shows rounding and not what they lost, so that nothing is told.
 
 use super::ratio::{ratio_of, ratio_value};
 use crate::clusters::reciprocal;
@@ -53,6 +54,11 @@ impl SquaredErrors {
         Some(errors)
     }
 
+    /// Whether the grid tells the numbers apart, without which their ratios say nothing.
+    pub fn varies(&self) -> bool {
+        self.total >= least_variation(self.rows).into()
+    }
+
     /// The ratio q over published rows.
     pub fn retained_ratio(&self) -> u64 {
         ratio_of(self.retained, self.total, total_bits(self.rows))
@@ -68,6 +74,11 @@ impl SquaredErrors {
 pub fn grid_mean(sum: i128, rows: u64) -> i64 {
     let product = sum * i128::from(reciprocal(rows, MEAN_FRACTION));
     ((product + (1 << (MEAN_FRACTION - 1))) >> MEAN_FRACTION) as i64
+}
+
+/// Below this, SST of so many rows is of numbers that vary by less than a step.
+pub fn least_variation(rows: u64) -> u64 {
+    rows.max(1)
 }
 
 /// SST is at most two to this: a variance is at most a quarter of the squared range, and the rounded mean adds a quarter of a step.
@@ -101,11 +112,17 @@ mod tests {
         assert_eq!(information_loss(&[]), 0.0);
     }
 
-    /// One value in all rows: nothing to lose.
+    /// One value in all rows, or values that the grid takes for one: what they lost is not told.
     #[test]
-    fn a_constant_column_loses_nothing() {
+    fn what_does_not_vary_on_the_grid_has_no_loss() {
         let constant = SquaredErrors::of(&[7; 9], &[7; 9], &[false; 9]).unwrap();
-        assert_eq!((constant.total, constant.retained, constant.all_ratio()), (0, 0, 0));
+        assert_eq!((constant.total, constant.retained, constant.all_ratio(), constant.varies()), (0, 0, 0, false));
+        let varies = |range: i64| {
+            let grid: Vec<i64> = (0..=30_000).map(|x| coordinate(x, 0, range)).collect();
+            SquaredErrors::of(&grid, &vec![0; grid.len()], &vec![false; grid.len()]).unwrap().varies()
+        };
+        // A standard deviation of 8660: a step of the smallest range is 7629, and of the largest two 65,536 and 15,259.
+        assert_eq!([(1 << 31) - 1, 500_000_000, 250_000_000].map(varies), [false, false, true]);
     }
 
     /// The mean is within a step of the true one for as many rows as clusters may have.

@@ -20,7 +20,7 @@ pub mod ratio;
 
 pub use entropy::{EntropyLoss, LOG_BITS, log2_fixed, most_bits};
 pub use generalised_loss::{NodeTables, ShapeError};
-pub use information_loss::{MEAN_FRACTION, SquaredErrors, grid_mean, information_loss, total_bits};
+pub use information_loss::{MEAN_FRACTION, SquaredErrors, grid_mean, information_loss, least_variation, total_bits};
 pub use precision::precision_loss;
 pub use range_loss::{RangeLoss, total_loss};
 pub use ratio::{DENOMINATOR_BITS, LARGEST_RATIO, RATIO_BITS, lengthened, ratio_of, ratio_value};

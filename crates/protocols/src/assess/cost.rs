@@ -25,6 +25,8 @@ pub struct Shape {
     pub suppressed: bool,
     /// Categories that are measured: for every level below the root how many codes it has; zero if that is not known.
     pub categories: Vec<Vec<usize>>,
+    /// Which of them are held against the original ones.
+    pub held: Vec<Vec<usize>>,
     /// Which of them lose entropy: those whose frequencies are counted.
     pub counted: Vec<Vec<usize>>,
     /// Widths of the columns of numbers that are measured.
@@ -44,6 +46,7 @@ impl Shape {
         }
         tally.add_times(1, self.prepared());
         tally.add_times(1, self.classes());
+        tally.add_times(1, self.held());
         tally.add_times(1, self.generalised());
         tally.add_times(1, self.entropy());
         if !self.numbers.is_empty() {
@@ -138,6 +141,23 @@ impl Shape {
         tally
     }
 
+    /// Whether they were moved up: both lanes of a level and their product.
+    fn held(&self) -> Tally {
+        let (mut tally, chunks) = (Tally::default(), self.chunks());
+        for levels in &self.held {
+            for _ in levels {
+                tally.add_times(2, self.lifted(1));
+                tally.add(chunks.div_ceil(4), 2 * chunks, 3 * chunks);
+            }
+            tally.add(1, levels.len(), levels.len());
+        }
+        if !self.held.is_empty() {
+            tally.quotient(1, self.held.len(), 48, 1);
+            tally.add(1, 1, 0);
+        }
+        tally
+    }
+
     /// What categories no longer tell.
     fn entropy(&self) -> Tally {
         let (mut tally, chunks) = (Tally::default(), self.chunks());
@@ -181,6 +201,8 @@ impl Shape {
             tally.multiply(1);
             tally.multiply(1);
         }
+        tally.quotient(1, twice * numbers, 46, 2);
+        tally.multiply(1);
         tally.add_times(1, divided(twice * numbers, self.rows > 1 << 10));
         tally
     }
@@ -188,10 +210,11 @@ impl Shape {
     /// Numbers to places on the grid.
     fn on_grid(&self) -> Tally {
         let (mut tally, chunks) = (Tally::default(), self.chunks());
-        for first in (0..chunks).step_by(8) {
-            let vectors = (chunks - first).min(8);
-            tally.multiply(vectors);
-            tally.quotient(vectors, self.rows.min(DEGREE), 32, 3);
+        for (windows, vectors) in [(chunks / 8, 8), (usize::from(!chunks.is_multiple_of(8)), chunks % 8)] {
+            let mut window = Tally::default();
+            window.multiply(vectors);
+            window.quotient(vectors, self.rows.min(DEGREE), 32, 3);
+            tally.add_times(windows, window);
         }
         tally
     }
@@ -273,8 +296,8 @@ mod tests {
 
     use super::super::generalisation::tests::{cells, rows, shape};
     use super::super::{
-        Classes, Frequencies, Numbers, Published, Suppressed, class_sizes, entropy, generalisation, information_loss,
-        ranges,
+        Classes, Frequencies, Numbers, Published, Suppressed, ancestors, class_sizes, entropy, generalisation,
+        information_loss, ranges,
     };
     use super::*;
     use crate::identifiers::Column;
@@ -314,6 +337,7 @@ mod tests {
             let suppressed = Suppressed::lift(&session, &flags).await.unwrap();
             let gone = Some(&suppressed);
             let sizes = class_sizes(Some(&session), count, columns.clone(), gone, &[1, 1], &|_| ()).await.unwrap();
+            assert_eq!(ancestors(&session, &frequencies).await.unwrap(), [true]);
             generalisation(&session, &[frequencies[0].published.clone()], &|_| ()).await.unwrap();
             entropy(&session, &frequencies, &|_| ()).await.unwrap();
             information_loss(&session, count, &numbers, gone, &|_| ()).await.unwrap();
@@ -326,6 +350,7 @@ mod tests {
                 sets: 2,
                 suppressed: true,
                 categories: vec![vec![5, 2]],
+                held: vec![vec![5, 2]],
                 counted: vec![vec![5, 2]],
                 numbers: vec![bits],
                 encrypted_bounds: true,

@@ -9,7 +9,8 @@
 //!  B            the same if every row were published as the root
 //!  A / B        in 2^-20, opened to P1                                               `ratio`, `open`
 //! ```
-//! Rows need not be in the same order in both tables. A suppressed row counts as the root.
+//! Rows need not be in the same order in both tables. A suppressed row counts as the root. What is published must stand above what was there, see
+//! [`ancestors`](super::ancestors): anything else may gain bits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ pub async fn entropy(
         return Ok(Vec::new());
     }
     let (numerators, denominators) = (packed(&numerators, 1), packed(&denominators, 1));
-    let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits };
+    let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits, least: 0 };
     let found = opened(session, ratio(session, fractions).await?, columns.len()).await?;
     let number = |found: i64| u64::try_from(found).map_err(|_| ProtocolError::Malformed(format!("a ratio is {found}")));
     found.into_iter().map(number).collect()

@@ -24,7 +24,7 @@ use crate::zero_test::zero_test;
 use crate::{ProtocolError, Session};
 
 /// Vectors that are looked up at the same time.
-const WINDOW: usize = 4;
+pub(super) const WINDOW: usize = 4;
 
 /// A column of published categories.
 #[derive(Clone, Debug)]

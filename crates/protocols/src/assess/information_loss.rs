@@ -6,16 +6,16 @@
 //!  m           the mean of z, rounded                                                    `few`
 //!  SST         sum (z - m)^2 = sum z^2 - m (2 sum z - N m)                               `multiply`
 //!  SSE         sum (1 - s) (z - z')^2, and s (z - m)^2 for suppressed rows
-//!  SSE / SST   in 2^-20, opened to P1                                                    `ratio`, `open`
+//!  SSE / SST   in 2^-20, or that SST < N, opened to P1                                   `ratio`, `open`
 //! ```
-//! Neither the mean nor the variance of a column is shown to anybody. See `veil_privacy::utility` for the same in clear.
+//! Neither the mean nor the variance of a column is shown to anybody, but that it is less than a step of the grid, where there is no loss to tell. See `veil_privacy::utility` for the same in clear.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use veil_cells::{CellArray, ColumnConstants};
 use veil_privacy::clusters::{coordinate, reciprocal};
-use veil_privacy::utility::{MEAN_FRACTION, total_bits};
+use veil_privacy::utility::{MEAN_FRACTION, least_variation, total_bits};
 use veil_slots::{DEGREE, L0, L1, Offset, Slots, plain};
 
 use super::ratio::{Fractions, MAX_NUMBERS, block_of, ratio};
@@ -65,14 +65,17 @@ struct Sums {
     suppressed: Option<[Slots<L0>; 2]>,
 }
 
-/// What every column lost.
+/// What every column lost; nothing where the original numbers vary by less than a step of the grid, which cannot tell.
 pub async fn information_loss(
     session: &Session,
     rows: usize,
     columns: &[Numbers],
     suppressed: Option<&Suppressed>,
     done: &(dyn Fn(usize) + Send + Sync),
-) -> Result<Vec<Loss>, ProtocolError> {
+) -> Result<Vec<Option<Loss>>, ProtocolError> {
+    if columns.is_empty() {
+        return Ok(Vec::new());
+    }
     if rows == 0 || rows > MAX_ROWS || columns.len() > MAX_NUMBERS / 2 {
         return Err(ProtocolError::Misuse(format!(
             "information loss is told for tables of 1 to {MAX_ROWS} rows and up to {} columns of numbers, not for {rows} rows and {} columns: ask \
@@ -80,9 +83,6 @@ pub async fn information_loss(
             MAX_NUMBERS / 2,
             columns.len()
         )));
-    }
-    if columns.is_empty() {
-        return Ok(Vec::new());
     }
     let scales = scales(session, columns).await?;
     let mut sums = Vec::with_capacity(columns.len());
@@ -96,9 +96,20 @@ pub async fn information_loss(
     };
     let (fractions, count) = fractions(session, rows, &sums, gone.as_ref()).await?;
     let found = opened(session, ratio(session, fractions).await?, count).await?;
-    let number = |at: usize| found.get(at).and_then(|found| u64::try_from(*found).ok()).ok_or(ProtocolError::Cancelled);
+    let number = |at: usize| match found.get(at) {
+        Some(-1) => Ok(None),
+        Some(found) => match u64::try_from(*found) {
+            Ok(found) => Ok(Some(found)),
+            Err(_) => Err(ProtocolError::Malformed(format!("a loss is {found}"))),
+        },
+        None => Err(ProtocolError::Cancelled),
+    };
     let retained = |at: usize| if gone.is_some() { at + columns.len() } else { at };
-    (0..columns.len()).map(|at| Ok(Loss { all: number(at)?, retained: number(retained(at))? })).collect()
+    let loss = |at: usize| {
+        let both = number(at)?.zip(number(retained(at))?);
+        Ok(both.map(|(all, retained)| Loss { all, retained }))
+    };
+    (0..columns.len()).map(loss).collect()
 }
 
 pub(super) async fn scales(session: &Session, columns: &[Numbers]) -> Result<Vec<Scale>, ProtocolError> {
@@ -204,7 +215,8 @@ async fn fractions(
         numerators.sub(&one(multiply(session, vec![(mean, about_mean)]).await?)?);
     }
     let bits = total_bits(rows as u64);
-    Ok((Fractions { block: block_of(count), numerators, denominators, bits }, count))
+    let least = least_variation(rows as u64);
+    Ok((Fractions { block: block_of(count), numerators, denominators, bits, least }, count))
 }
 
 fn scaled(slots: &Slots<L1>, by: usize) -> Slots<L1> {
@@ -236,11 +248,11 @@ mod tests {
     }
 
     /// The same in clear.
-    fn expected(original: &[i64], published: &[i64], flags: &[i64], (lower, upper): (i64, i64)) -> Loss {
+    fn expected(original: &[i64], published: &[i64], flags: &[i64], (lower, upper): (i64, i64)) -> Option<Loss> {
         let grid = |numbers: &[i64]| numbers.iter().map(|x| coordinate(*x, lower, upper)).collect::<Vec<_>>();
         let flags: Vec<bool> = flags.iter().map(|flag| *flag == 1).collect();
         let errors = SquaredErrors::of(&grid(original), &grid(published), &flags).unwrap();
-        Loss { all: errors.all_ratio(), retained: errors.retained_ratio() }
+        errors.varies().then(|| Loss { all: errors.all_ratio(), retained: errors.retained_ratio() })
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -272,8 +284,8 @@ mod tests {
                     .map(|(published, bounds)| expected(&original, published, flags, bounds))
             };
             assert_eq!(found, clear(&vec![0; rows]));
-            assert_eq!(found[2], Loss { all: 0, retained: 0 });
-            assert!(found[0].all > 0 && found[1].all > 1 << 20, "{found:?}");
+            assert_eq!(found[2], Some(Loss { all: 0, retained: 0 }));
+            assert!(found[0].unwrap().all > 0 && found[1].unwrap().all > 1 << 20, "{found:?}");
             let flag_cells = cells(&mut parties, &flags);
             let suppressed = Suppressed::lift(&session, &flag_cells).await;
             // The flag's own width is narrower: these cells are of numbers.
@@ -283,18 +295,42 @@ mod tests {
             let columns: Vec<Numbers> = columns.collect();
             let found = information_loss(&session, rows, &columns, Some(&suppressed), &|_| ()).await.unwrap();
             assert_eq!(found, clear(&flags));
-            assert!(found[0].all > found[0].retained);
+            assert!(found[0].unwrap().all > found[0].unwrap().retained);
+        }
+    }
+
+    /// 2000 of a range of 2^27 is half a step of the grid, on which all of it is one place or two.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_varies_by_less_than_a_step_has_no_loss_to_tell() {
+        let mut parties = Parties::new(642);
+        let numbers: Vec<i64> = (0..30).map(|row| 2000 * (row % 2)).collect();
+        let cells = cells(&mut parties, &numbers);
+        let column = |upper: i64| {
+            let original = Values::Numbers { cells: cells.clone(), bits: 12, bounds: Bounds::Public(0, upper) };
+            Numbers { original, published: cells.clone(), bits: 12 }
+        };
+        let columns = [column(1 << 27), column(1 << 26), column(1 << 25)];
+        let gone = (0..30).map(|row| i64::from(row % 4 == 1)).collect::<Vec<_>>();
+        let flags = self::cells(&mut parties, &gone);
+        let suppressed = Suppressed::lift(&parties.session, &flags).await.unwrap();
+        for suppressed in [None, Some(&suppressed)] {
+            let found = information_loss(&parties.session, 30, &columns, suppressed, &|_| ()).await.unwrap();
+            let told: Vec<bool> = found.iter().map(Option::is_some).collect();
+            // Places 0 and 0; 0 and 1; 0 and 2, one step from their mean.
+            assert_eq!(told, [false, false, true], "{found:?}");
         }
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_constant_column_loses_nothing_and_too_many_rows_are_refused() {
+    async fn a_constant_column_has_no_loss_and_too_many_rows_are_refused() {
         let mut parties = Parties::new(641);
         let cells = cells(&mut parties, &[5; 20]);
         let original = Values::Numbers { cells: cells.clone(), bits: 12, bounds: Bounds::Public(0, 100) };
         let columns = [Numbers { original, published: cells, bits: 12 }];
         let found = information_loss(&parties.session, 20, &columns, None, &|_| ()).await.unwrap();
-        assert_eq!(found, [Loss { all: 0, retained: 0 }]);
+        assert_eq!(found, [None]);
+        // Who has no numbers may have any number of rows.
+        assert_eq!(information_loss(&parties.session, MAX_ROWS + 1, &[], None, &|_| ()).await.unwrap(), []);
         let error = information_loss(&parties.session, MAX_ROWS + 1, &columns, None, &|_| ()).await.unwrap_err();
         assert!(error.to_string().contains("not for 131073 rows"), "{error}");
     }

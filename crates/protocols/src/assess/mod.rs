@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  classes             sizes of classes                          identifiers, size_histogram            risk, AECS, discernibility
+//!  ancestors           whether categories were moved up          multiply, slot_sum, few                what follows
 //!  generalisation      how far up categories were moved          lookup, slot_sum                       precision, generalised loss
 //!  entropy             how much categories no longer tell        lookup, lookup_long, ratio             non-uniform entropy
 //!  information_loss    how far numbers were moved                truncate, multiply, ratio              SSE / SST
@@ -10,6 +11,7 @@
 //! ```
 //! Sums are of whole numbers and exact, and so equal what `veil_privacy::utility` computes in clear, to the last bit.
 
+mod ancestors;
 mod classes;
 mod cost;
 mod ends;
@@ -21,6 +23,7 @@ mod ratio;
 
 use veil_slots::{DEGREE, Factor, L0, L1, L2, Slots};
 
+pub use ancestors::ancestors;
 pub use classes::{Suppressed, class_sizes};
 pub use cost::Shape;
 pub use entropy::{Frequencies, MAX_NODES, entropy};

@@ -76,14 +76,14 @@ pub async fn ranges(
     numbers: &[Numbers],
     done: &(dyn Fn(usize) + Send + Sync),
 ) -> Result<Vec<u64>, ProtocolError> {
+    let published = (rows as u64).saturating_sub(classes.sizes.suppressed);
+    if numbers.is_empty() || published == 0 {
+        return Ok(vec![0; numbers.len()]);
+    }
     if rows > MAX_ROWS {
         return Err(ProtocolError::Misuse(format!(
             "widths of classes are told for tables of up to {MAX_ROWS} rows, and this one has {rows}: ask without ranges"
         )));
-    }
-    let published = (rows as u64).saturating_sub(classes.sizes.suppressed);
-    if numbers.is_empty() || published == 0 {
-        return Ok(vec![0; numbers.len()]);
     }
     let values = values(session, rows, numbers).await?;
     let all = u64::MAX >> (u64::BITS as usize - classes.columns.len().clamp(1, 64));
@@ -116,7 +116,7 @@ pub async fn ranges(
         let numerators = packed(columns.iter().filter_map(|at| widths.get(*at)), 1 << by);
         let denominators = packed(columns.iter().filter_map(|at| ranges.get(*at)), published << by);
         let bits = bits + by;
-        let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits };
+        let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits, least: 0 };
         let quotients = opened(session, ratio(session, fractions).await?, columns.len()).await?;
         for (at, quotient) in columns.iter().zip(quotients) {
             let quotient = u64::try_from(quotient);

@@ -6,7 +6,7 @@
 //!  their sum is the digit d, in every block                  `fold`
 //!  r := 16 (r - d b)                                         `multiply`
 //! ```
-//! A quotient of 16 and more is 16. Copies of a number lie in the blocks of a vector, so that a digit takes one comparison with all multiples; six
+//! A quotient of 16 and more is 16; one by a denominator that is too small to say anything is -1, as if there were none. Copies of a number lie in the blocks of a vector, so that a digit takes one comparison with all multiples; six
 //! digits take some fifty rounds, however many numbers there are.
 
 use veil_privacy::utility::{DENOMINATOR_BITS, RATIO_BITS};
@@ -27,6 +27,9 @@ const MULTIPLES: usize = 16;
 /// The most quotients: all multiples must lie in less than half a vector.
 pub(super) const MAX_NUMBERS: usize = 128;
 
+/// Bits of the largest denominator.
+const MOST_BITS: u32 = 46;
+
 /// What is compared differs by less than this power of two.
 const DIFFERENCE_BITS: u32 = 45;
 
@@ -40,6 +43,8 @@ pub(super) struct Fractions {
     pub(super) denominators: Slots<L1>,
     /// `B <= 2^bits`, at most 46.
     pub(super) bits: u32,
+    /// Nothing is divided by less than this; zero if by anything.
+    pub(super) least: u64,
 }
 
 /// Slots of a block of so many numbers.
@@ -47,12 +52,16 @@ pub(super) fn block_of(numbers: usize) -> usize {
     numbers.next_power_of_two()
 }
 
-/// The quotients, in every block.
+/// The quotients, in the first block.
 pub(super) async fn ratio(session: &Session, fractions: Fractions) -> Result<Slots<L1>, ProtocolError> {
-    let Fractions { block, numerators, denominators, bits } = fractions;
-    if block > MAX_NUMBERS || bits > 46 {
+    let Fractions { block, numerators, denominators, bits, least } = fractions;
+    if block > MAX_NUMBERS || bits > MOST_BITS || least >> MOST_BITS > 0 {
         return Err(ProtocolError::Misuse(format!("no {block} quotients of {bits} bits are divided at once")));
     }
+    let enough = match least {
+        0 => None,
+        least => Some(at_least(session, block, denominators.clone(), least).await?),
+    };
     let (mut vectors, shift) = (vec![numerators, denominators], bits.saturating_sub(DENOMINATOR_BITS));
     if shift > 0 {
         let dividend = |slots| Dividend { slots, shift, rounding: Rounding::Floor };
@@ -72,7 +81,24 @@ pub(super) async fn ratio(session: &Session, fractions: Fractions) -> Result<Slo
         quotient.scale(16);
         quotient.add(&digit);
     }
-    Ok(quotient)
+    let Some(enough) = enough else { return Ok(quotient) };
+    // (q + 1) [B >= least] - 1.
+    quotient.add_constant(1);
+    let mut told = multiply(session, vec![(quotient, enough)]).await?.pop().ok_or(ProtocolError::Cancelled)?;
+    told.add_constant(plain::neg(1));
+    Ok(told)
+}
+
+/// One where a denominator is not less than this, zero elsewhere.
+async fn at_least(
+    session: &Session,
+    block: usize,
+    mut denominators: Slots<L1>,
+    least: u64,
+) -> Result<Slots<L1>, ProtocolError> {
+    denominators.add_constant(plain::sub(1 << MOST_BITS, least));
+    let dividend = Dividend { slots: denominators, shift: MOST_BITS, rounding: Rounding::Floor };
+    truncate_half(session, block, vec![dividend]).await?.pop().ok_or(ProtocolError::Cancelled)
 }
 
 struct Division<'a> {
@@ -141,6 +167,7 @@ impl<'a> Division<'a> {
 #[cfg(test)]
 mod tests {
     use veil_privacy::utility::ratio_of;
+    use veil_slots::PLAIN_MODULUS;
 
     use super::*;
     use crate::testing::Parties;
@@ -167,11 +194,17 @@ mod tests {
             }
             let block = block_of(count);
             let (numerators, denominators) = (parties.encrypt(&a), parties.encrypt(&b));
-            let fractions = Fractions { block, numerators, denominators, bits };
-            let found = parties.open(&ratio(&parties.session, fractions).await.unwrap());
-            for (slot, (a, b)) in a.iter().zip(&b).enumerate() {
-                assert_eq!(found[slot], ratio_of((*a).into(), (*b).into(), bits), "{a} / {b}");
-                assert_eq!(found[slot + block], found[slot]);
+            for least in [0, b[0], b[0] + 1] {
+                let (numerators, denominators) = (numerators.clone(), denominators.clone());
+                let fractions = Fractions { block, numerators, denominators, bits, least };
+                let found = parties.open(&ratio(&parties.session, fractions).await.unwrap());
+                for (slot, (a, b)) in a.iter().zip(&b).enumerate() {
+                    let expected = match *b >= least {
+                        true => ratio_of((*a).into(), (*b).into(), bits),
+                        false => PLAIN_MODULUS - 1,
+                    };
+                    assert_eq!(found[slot], expected, "{a} / {b}");
+                }
             }
         }
     }

@@ -300,7 +300,7 @@ fn few_enough(method: Method, rows: usize) -> Result<(), ProtocolError> {
     let Some(most) = method.max_rows().filter(|most| rows > *most) else { return Ok(()) };
     let instead = match method {
         Method::Pairwise { .. } => "ask about fewer, or use method => 'tags'",
-        Method::Tags | Method::Shuffled => "ask about fewer, or use shuffle => false",
+        Method::Tags | Method::Shuffled => "ask about fewer (identifiers takes more with shuffle => false)",
     };
     Err(ProtocolError::Misuse(format!("{rows} rows are more than the {most} that can be compared: {instead}")))
 }
