@@ -62,7 +62,7 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
          they did not see.",
     )?;
     scene.story.pause()?;
-    scene.story.seen("P1 saw", "these measures, and how many classes there are of every size")?;
+    scene.story.seen("P1 saw", "these measures, how many classes there are of every size, and whether published categories stand above the original ones")?;
     scene.story.seen("P2 saw", "how many classes there are of every size, in no order")?;
     scene.story.cost(&cost)
 }
