@@ -4,7 +4,7 @@
 //! drops it. The lane of hidden NULLs is carried along and stays non-zero where an operand was NULL,
 //! which holds as long as all coefficients have the same sign; an operation that would mix them is refused.
 
-use crate::cell::{Mask, Term};
+use crate::cell::{Mask, RowsOf, Term};
 use crate::parameters::{checked_magnitude, phase_of_message};
 use crate::{Cell, CellError, MAX_TERMS};
 
@@ -44,6 +44,7 @@ impl Cell {
                 "subtracting columns that hide their NULLs would lose which rows are NULL".to_owned(),
             ));
         }
+        self.join_rows(other);
         match (&mut self.mask, &other.mask) {
             (Mask::Affine(ours), Mask::Affine(theirs)) => {
                 merge(ours, theirs);
@@ -73,8 +74,12 @@ impl Cell {
         }
         self.drop_tag();
         self.magnitude = Some(magnitude);
+        if let RowsOf::Listed(provenance) = &mut self.rows {
+            provenance.scale(factor);
+        }
         match &mut self.mask {
-            Mask::Affine(terms) if factor == 0 => terms.clear(),
+            // A constant, and no longer of any row.
+            mask if factor == 0 => *mask = Mask::Affine(Vec::new()),
             Mask::Affine(terms) => {
                 // The noise just checked allows no coefficient beyond 4095.
                 terms.iter_mut().for_each(|term| term.coefficient *= factor as i16);
@@ -127,6 +132,20 @@ impl Cell {
             }
             self.lanes.nulls = false;
         }
+    }
+
+    /// Adds the rows of another cell, before its samples are added.
+    pub(crate) fn join_rows(&mut self, other: &Self) {
+        self.rows = match (&self.rows, &other.rows) {
+            (RowsOf::Samples, RowsOf::Samples) => return,
+            _ => match (self.provenance(), other.provenance()) {
+                (Some(mut ours), Some(theirs)) => {
+                    ours.join(&theirs);
+                    RowsOf::Listed(ours)
+                }
+                _ => RowsOf::Unknown,
+            },
+        };
     }
 
     /// Forgets the equality tag.

@@ -5,7 +5,7 @@
 //! `body_l = <mask_l, s> + message_l * 2^16 + noise`, where `mask_l = sum_j coefficient_j * Sample(seed_j, index_j + l)`.
 
 use crate::parameters::{MAX_LANES, MAX_MAGNITUDE, POLYNOMIAL_SIZE};
-use crate::{CellError, KeyId, Noise, Seed};
+use crate::{CellError, KeyId, Noise, Provenance, Seed};
 
 /// The most terms of an affine cell; a sum of more is dense.
 pub const MAX_TERMS: usize = 32;
@@ -68,6 +68,18 @@ impl Term {
     }
 }
 
+/// What a cell tells of the rows that it is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RowsOf {
+    /// Nothing.
+    Unknown,
+    /// Its samples lead to them.
+    #[default]
+    Samples,
+    /// These, whatever its samples are.
+    Listed(Provenance),
+}
+
 /// What a cell's bodies are masked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mask {
@@ -90,6 +102,7 @@ pub struct Cell {
     pub(crate) bodies: Vec<u64>,
     /// What the number is yet to be divided by; one unless it is an average.
     pub(crate) divisor: u32,
+    pub(crate) rows: RowsOf,
 }
 
 impl std::fmt::Debug for Cell {
@@ -129,7 +142,24 @@ impl Cell {
             mask: Mask::Affine(vec![Term { seed, index, coefficient: 1 }]),
             bodies: bodies.to_vec(),
             divisor: 1,
+            rows: RowsOf::Samples,
         })
+    }
+
+    /// Of whose rows the value is made; `None` if nobody knows. A value without samples is a constant.
+    pub fn provenance(&self) -> Option<Provenance> {
+        match (&self.rows, &self.mask) {
+            (RowsOf::Unknown, _) => None,
+            (_, Mask::Affine(terms)) if terms.is_empty() => Some(Provenance::default()),
+            (RowsOf::Listed(provenance), _) => Some(provenance.clone()),
+            // A long sum always lists its rows.
+            (RowsOf::Samples, _) => Some(Provenance::of_terms(self.terms().iter().copied())),
+        }
+    }
+
+    /// Says of whose rows the value is made, whatever its samples are; `None` says that nobody knows.
+    pub fn set_provenance(&mut self, provenance: Option<Provenance>) {
+        self.rows = provenance.map_or(RowsOf::Unknown, RowsOf::Listed);
     }
 
     /// The key set that decrypts it.
@@ -165,6 +195,7 @@ impl Cell {
             mask: Mask::Affine(vec![term]),
             bodies: vec![self.bodies[lane].wrapping_mul(i64::from(*sign) as u64)],
             divisor: 1,
+            rows: self.rows.clone(),
         })
     }
 

@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 
 use tfhe_ntt::native64::Plan32;
 
-use crate::cell::{Mask, Term};
+use crate::cell::{Mask, RowsOf, Term};
 use crate::parameters::{POLYNOMIAL_SIZE, checked_magnitude};
 use crate::sample::{add_extracted_mask, expand_mask};
-use crate::{Cell, CellError, MAX_TERMS, Noise, Seed};
+use crate::{Cell, CellError, MAX_TERMS, Noise, Provenance, Seed};
 
 /// Beyond this many rows of one chunk the ring product is faster than adding rotated masks.
 const RING_PRODUCT_PAYS: usize = 64;
@@ -26,8 +26,13 @@ const MAX_ROWS: usize = 1 << 20;
 pub struct DenseSum {
     /// Everything but the affine masks, which `rows` collects.
     total: Option<Cell>,
-    rows: BTreeMap<Seed, Vec<(u16, i64)>>,
+    /// Samples, their factors, and whether they tell of whose rows the sum is made.
+    rows: BTreeMap<Seed, Vec<(u16, i64, bool)>>,
     row_count: usize,
+    /// The rows of cells that list them.
+    listed: Option<Provenance>,
+    /// Whether a cell does not say of which rows it is.
+    unknown: bool,
 }
 
 impl DenseSum {
@@ -71,8 +76,17 @@ impl DenseSum {
                 }
             }
         }
+        match &cell.rows {
+            RowsOf::Unknown => self.unknown = true,
+            RowsOf::Samples => {}
+            RowsOf::Listed(rows) => match &mut self.listed {
+                Some(listed) => listed.join(rows),
+                none => *none = Some(rows.clone()),
+            },
+        }
+        let tells = cell.rows == RowsOf::Samples;
         for term in cell.terms() {
-            self.rows.entry(term.seed).or_default().push((term.index, term.coefficient.into()));
+            self.rows.entry(term.seed).or_default().push((term.index, term.coefficient.into(), tells));
         }
         self.row_count += cell.terms().len();
         Ok(())
@@ -81,23 +95,35 @@ impl DenseSum {
     /// The sum, or `None` if nothing was added.
     pub fn finish(self) -> Result<Option<Cell>, CellError> {
         let Some(mut total) = self.total else { return Ok(None) };
-        let mut terms = Vec::with_capacity(self.row_count);
+        let (mut terms, mut telling) = (Vec::with_capacity(self.row_count), Vec::with_capacity(self.row_count));
         for (seed, mut rows) in self.rows {
-            rows.sort_unstable_by_key(|(index, _)| *index);
+            rows.sort_unstable_by_key(|(index, ..)| *index);
             for same in rows.chunk_by(|a, b| a.0 == b.0) {
-                terms.push((seed, same[0].0, same.iter().map(|(_, c)| c).sum::<i64>()));
+                let coefficient = same.iter().map(|(_, c, _)| c).sum::<i64>();
+                if coefficient != 0 {
+                    terms.push((seed, same[0].0, coefficient));
+                    telling.push(same.iter().any(|(_, _, tells)| *tells));
+                }
             }
         }
-        terms.retain(|(_, _, coefficient)| *coefficient != 0);
         let noise = Noise::of_coefficients(terms.iter().map(|(_, _, c)| *c)).checked()?;
+        // The noise just checked allows no coefficient beyond 4095.
+        let term =
+            |&(seed, index, coefficient): &(Seed, u16, i64)| Term { seed, index, coefficient: coefficient as i16 };
+        let is_short = matches!(total.mask, Mask::Affine(_)) && terms.len() <= MAX_TERMS;
+        total.rows = match (self.unknown, self.listed) {
+            (true, _) => RowsOf::Unknown,
+            (false, None) if is_short => RowsOf::Samples,
+            (false, listed) => {
+                let telling = terms.iter().zip(&telling).filter(|(_, tells)| **tells).map(|(term, _)| term);
+                let mut rows = Provenance::of_terms(telling.map(term));
+                listed.iter().for_each(|listed| rows.join(listed));
+                RowsOf::Listed(rows)
+            }
+        };
         match &mut total.mask {
             Mask::Affine(few) if terms.len() <= MAX_TERMS => {
-                few.extend(terms.iter().map(|&(seed, index, coefficient)| Term {
-                    seed,
-                    index,
-                    // The noise just checked allows no coefficient beyond 4095.
-                    coefficient: coefficient as i16,
-                }));
+                few.extend(terms.iter().map(term));
             }
             Mask::Affine(_) => {
                 total.mask = Mask::Dense { noise, words: collapse(&terms, total.lanes.total()) };
@@ -127,6 +153,9 @@ impl Cell {
     /// Turns an affine cell into a dense one.
     pub(crate) fn make_dense(&mut self) -> Result<(), CellError> {
         require_positive(self)?;
+        if self.rows == RowsOf::Samples {
+            self.rows = RowsOf::Listed(Provenance::of_terms(self.terms().iter().copied()));
+        }
         if let Mask::Affine(terms) = &self.mask {
             let terms: Vec<_> = terms.iter().map(|t| (t.seed, t.index, i64::from(t.coefficient))).collect();
             self.mask = Mask::Dense { noise: self.noise(), words: collapse(&terms, self.lanes.total()) };

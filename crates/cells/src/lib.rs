@@ -14,6 +14,9 @@
 //!  view            its bytes, checked where they lie
 //!  affine          add, negate, scale, add a constant
 //!  dense           long sums, collapsed into one sample
+//!  anchor          whose row a value is of
+//!  provenance      the rows that a value is made of, and their weights
+//!  carried         rows that values keep when they are made anew
 //!  noise           how far from corruption a cell is
 //!  column          the same operations on Arrow arrays
 //!  shift           constants added to a whole column in place
@@ -26,6 +29,8 @@
 //! ```
 
 mod affine;
+mod anchor;
+mod carried;
 mod caught;
 mod cell;
 mod cell_type;
@@ -36,6 +41,7 @@ mod error;
 mod ids;
 mod noise;
 mod parameters;
+mod provenance;
 mod sample;
 mod shape;
 mod shift;
@@ -44,6 +50,8 @@ mod text;
 mod view;
 mod wire;
 
+pub use anchor::{Anchor, AnchorSet, ChunkRows, FileId, Origin};
+pub use carried::{carry_rows, set_rows};
 pub use caught::{caught, hide_caught_panics};
 pub use cell::{Cell, Lanes, MAX_TERMS, Term};
 pub use cell_type::{
@@ -61,6 +69,7 @@ pub use parameters::{
     FRESH_NOISE, FRESH_NOISE_LOG2, MAX_LANES, MESSAGE_BITS, NOISE_BITS, POLYNOMIAL_SIZE, TAG_MODULUS,
     TEXT_BYTES_PER_LANE, message_of_phase, phase_of_message, phase_of_tag, tag_of_phase,
 };
+pub use provenance::{Pattern, Provenance};
 pub use sample::{expand_mask, tfhe_seed};
 pub use shape::{CategoryShape, SHAPE_METADATA_KEY};
 pub use side_tables::SideTables;

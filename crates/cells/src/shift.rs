@@ -8,7 +8,7 @@ use arrow::buffer::{Buffer, OffsetBuffer};
 
 use crate::cell::fits_chunk;
 use crate::parameters::{checked_magnitude, phase_of_message};
-use crate::view::MaskView;
+use crate::view::{MaskView, RowsView};
 use crate::wire::{CHECKSUM, HEADER, TERM, checksum_of};
 use crate::{CellError, CellView, Lanes};
 
@@ -35,8 +35,8 @@ pub(crate) fn shift_column(
             Some((shared, magnitude)) if is_like(cell, shared) => *magnitude,
             _ => {
                 let view = CellView::parse(cell)?;
-                let (MaskView::Affine([_]), Lanes::NUMBER, Some(magnitude), 1) =
-                    (view.mask, view.lanes, view.magnitude, view.divisor)
+                let (MaskView::Affine([_]), Lanes::NUMBER, Some(magnitude), 1, RowsView::Samples | RowsView::Unknown) =
+                    (view.mask, view.lanes, view.magnitude, view.divisor, view.rows)
                 else {
                     return Ok(None);
                 };

@@ -2,8 +2,10 @@
 
 use crate::cell::fits_chunk;
 use crate::parameters::{MAX_MAGNITUDE, POLYNOMIAL_SIZE, checked_magnitude, phase_of_message};
-use crate::wire::{CELL_VERSION, CHECKSUM, DENSE, HEADER, NULLS, OPAQUE, QUOTIENT, TAG, TERM, checksum_of};
-use crate::{CellError, KeyId, Lanes, MAX_TERMS, Noise, Seed, Term};
+use crate::wire::{
+    CELL_VERSION, CHECKSUM, DENSE, HEADER, NULLS, OPAQUE, QUOTIENT, ROWS, TAG, TERM, VERSION_WITHOUT_ROWS, checksum_of,
+};
+use crate::{Anchor, CellError, KeyId, Lanes, MAX_TERMS, Noise, Origin, Pattern, Provenance, Seed, Term};
 
 /// A valid cell in someone else's bytes.
 #[derive(Clone, Copy)]
@@ -14,6 +16,7 @@ pub struct CellView<'a> {
     pub(crate) mask: MaskView<'a>,
     bodies: &'a [[u8; 8]],
     pub(crate) divisor: u32,
+    pub(crate) rows: RowsView<'a>,
     /// All but the checksum.
     content: &'a [u8],
 }
@@ -24,6 +27,14 @@ pub(crate) enum MaskView<'a> {
     Dense { noise: Noise, words: &'a [[u8; 8]] },
 }
 
+/// What a cell tells of the rows that it is made of.
+#[derive(Clone, Copy)]
+pub(crate) enum RowsView<'a> {
+    Unknown,
+    Samples,
+    Listed(&'a [u8]),
+}
+
 impl<'a> CellView<'a> {
     /// Checks bytes from outside.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, CellError> {
@@ -32,7 +43,7 @@ impl<'a> CellView<'a> {
         let (header, rest) = content.split_first_chunk::<HEADER>().ok_or_else(short)?;
         let [version, flags, lane_count, term_count, k0, k1, k2, k3, k4, k5, k6, k7, m0, m1, m2, m3, m4, m5] = *header;
         match version {
-            CELL_VERSION => {}
+            VERSION_WITHOUT_ROWS | CELL_VERSION => {}
             0 => return Err(malformed("format version 0")),
             found => return Err(CellError::FromTheFuture { what: "the cell", found, supported: CELL_VERSION }),
         }
@@ -40,7 +51,7 @@ impl<'a> CellView<'a> {
             return Err(malformed("its checksum does not match"));
         }
         let has = |flag: u8| flags & flag != 0;
-        if has(!(DENSE | NULLS | TAG | OPAQUE | QUOTIENT)) {
+        if has(!(DENSE | NULLS | TAG | OPAQUE | QUOTIENT | ROWS)) {
             return Err(malformed(format!("unknown flags {flags:#04x}")));
         }
         let value = lane_count.checked_sub(u8::from(has(NULLS)) + u8::from(has(TAG))).filter(|value| *value > 0);
@@ -50,6 +61,7 @@ impl<'a> CellView<'a> {
         if magnitude > MAX_MAGNITUDE || has(OPAQUE) && magnitude != 0 || !has(OPAQUE) && value != 1 {
             return Err(malformed("its magnitude does not fit its lanes"));
         }
+        let (rows, rest) = rows_of(version, has(ROWS), has(DENSE), rest)?;
         let (rest, divisor) = match has(QUOTIENT) {
             true => quotient(rest, has(OPAQUE))?,
             false => (rest, 1),
@@ -68,6 +80,7 @@ impl<'a> CellView<'a> {
             mask,
             bodies: bodies.as_chunks().0,
             divisor,
+            rows,
             content,
         })
     }
@@ -80,6 +93,7 @@ impl<'a> CellView<'a> {
         if let Some(known) = known
             && let MaskView::Affine([_]) = known.mask
             && known.divisor == 1
+            && !matches!(known.rows, RowsView::Listed(_))
             && let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM>()
             && content.len() == known.content.len()
             && content[..SHARED] == known.content[..SHARED]
@@ -123,6 +137,35 @@ impl<'a> CellView<'a> {
             MaskView::Dense { .. } => &[],
         };
         terms.iter().map(term_of)
+    }
+
+    /// The only row that the value is made of, with which factors of which of its columns, and whether it was drawn for that row: `None`
+    /// for all that is not so simple. Most cells are, and this looks nowhere but at their bytes.
+    #[inline]
+    pub fn only_row(&self) -> Option<(Anchor, Pattern, bool)> {
+        match (self.rows, self.mask) {
+            (RowsView::Samples, MaskView::Affine([term])) => {
+                let term = term_of(term);
+                match term.seed.origin() {
+                    Origin::Rows(rows) => {
+                        Some((rows.anchor(term.index), Pattern::of(rows.column, term.coefficient.into()), false))
+                    }
+                    Origin::Constant | Origin::Made => None,
+                }
+            }
+            (RowsView::Listed(rows), MaskView::Affine([_, ..]) | MaskView::Dense { .. }) => Provenance::only_row(rows),
+            _ => None,
+        }
+    }
+
+    /// Of whose rows the value is made; `None` if nobody knows.
+    pub fn provenance(&self) -> Result<Option<Provenance>, CellError> {
+        Ok(match (self.rows, self.mask) {
+            (RowsView::Unknown, _) => None,
+            (_, MaskView::Affine([])) => Some(Provenance::default()),
+            (RowsView::Listed(rows), _) => Some(Provenance::read(rows)?),
+            (RowsView::Samples, _) => Some(Provenance::of_terms(self.terms())),
+        })
     }
 
     /// What the number is yet to be divided by.
@@ -192,6 +235,24 @@ fn affine_mask(bytes: &[u8], lanes: Lanes, count: usize) -> Result<(MaskView<'_>
     }
     let noise = Noise::of_coefficients(terms.iter().map(|term| term_of(term).coefficient.into()));
     Ok((MaskView::Affine(terms), noise))
+}
+
+/// What stands behind the header of a cell that lists its rows. The mask of a long sum does not tell, so that has to.
+fn rows_of(version: u8, listed: bool, dense: bool, rest: &[u8]) -> Result<(RowsView<'_>, &[u8]), CellError> {
+    match (version, listed) {
+        (CELL_VERSION, true) => {
+            let split = Provenance::split(rest);
+            let (rows, rest) = split.ok_or_else(|| malformed("the rows that it is of are cut"))?;
+            // Whoever parses a cell can rely on all of it; the usual one needs no second look.
+            if Provenance::only_row(rows).is_none() {
+                Provenance::read(rows)?;
+            }
+            Ok((RowsView::Listed(rows), rest))
+        }
+        (CELL_VERSION, false) if !dense => Ok((RowsView::Samples, rest)),
+        (VERSION_WITHOUT_ROWS, false) => Ok((RowsView::Unknown, rest)),
+        _ => Err(malformed("it does not tell the rows that it is of as its version does")),
+    }
 }
 
 /// A divisor behind the bodies of a number.

@@ -1,13 +1,14 @@
 //! The bytes of a cell.
 //!
 //! ```text
-//!  byte  0      format version (1)
-//!        1      flags: 1 dense, 2 hidden-NULL lane, 4 tag lane, 8 not a number, 16 quotient; the rest must be zero
+//!  byte  0      format version (2; 1 of cells that do not tell whose rows they are of)
+//!        1      flags: 1 dense, 2 hidden-NULL lane, 4 tag lane, 8 not a number, 16 quotient, 32 rows (of version 2); the rest zero
 //!        2      lanes, at least one
 //!        3      terms (0 in a dense cell)
 //!        4..12  key id
 //!       12..18  largest absolute value of the number, 48 bits; zero if it is not a number
-//!       18..    affine: terms, each seed (16), coefficient (i16), index (u16), sorted by seed and index
+//!       18..    rows:   see `provenance`: of whose rows it is made, where its samples do not tell
+//!               affine: terms, each seed (16), coefficient (i16), index (u16), sorted by seed and index
 //!               dense:  sum |c| (u64), sum c^2 (u64), then 4096 mask words a lane
 //!               bodies, one u64 a lane
 //!               quotient: divisor (u32), at least two
@@ -18,18 +19,22 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::cell::{Mask, fits_chunk};
-use crate::view::MaskView;
-use crate::{Cell, CellError, CellView, KeyId, Lanes};
+use crate::cell::{Mask, RowsOf, fits_chunk};
+use crate::view::{MaskView, RowsView};
+use crate::{Cell, CellError, CellView, KeyId, Lanes, Provenance};
 
 /// The format that this program writes.
-pub const CELL_VERSION: u8 = 1;
+pub const CELL_VERSION: u8 = 2;
+
+/// The format of cells that do not tell whose rows they are of: older ones, and those that P2 has just made.
+pub(crate) const VERSION_WITHOUT_ROWS: u8 = 1;
 
 pub(crate) const DENSE: u8 = 1;
 pub(crate) const NULLS: u8 = 2;
 pub(crate) const TAG: u8 = 4;
 pub(crate) const OPAQUE: u8 = 8;
 pub(crate) const QUOTIENT: u8 = 16;
+pub(crate) const ROWS: u8 = 32;
 pub(crate) const HEADER: usize = 18;
 pub(crate) const TERM: usize = 20;
 pub(crate) const CHECKSUM: usize = 4;
@@ -58,6 +63,7 @@ impl Cell {
             mask: Mask::Affine(Vec::new()),
             bodies: Vec::new(),
             divisor: 1,
+            rows: RowsOf::Unknown,
         }
     }
 
@@ -66,6 +72,11 @@ impl Cell {
         let view = CellView::parse(bytes)?;
         (self.key_id, self.lanes, self.magnitude) = (view.key_id, view.lanes, view.magnitude);
         self.divisor = view.divisor;
+        self.rows = match view.rows {
+            RowsView::Unknown => RowsOf::Unknown,
+            RowsView::Samples => RowsOf::Samples,
+            RowsView::Listed(rows) => RowsOf::Listed(Provenance::read(rows)?),
+        };
         match (&view.mask, &mut self.mask) {
             (MaskView::Affine(_), Mask::Affine(terms)) => {
                 terms.clear();
@@ -92,10 +103,14 @@ impl Cell {
         let set = |flag: u8, on: bool| if on { flag } else { 0 };
         let lanes = self.lanes;
         let flags = kind | set(NULLS, lanes.nulls) | set(TAG, lanes.tag) | set(OPAQUE, self.magnitude.is_none());
-        let flags = flags | set(QUOTIENT, self.divisor != 1);
-        out.extend_from_slice(&[CELL_VERSION, flags, lanes.total() as u8, terms]);
+        let flags = flags | set(QUOTIENT, self.divisor != 1) | set(ROWS, matches!(self.rows, RowsOf::Listed(_)));
+        let version = if self.rows == RowsOf::Unknown { VERSION_WITHOUT_ROWS } else { CELL_VERSION };
+        out.extend_from_slice(&[version, flags, lanes.total() as u8, terms]);
         out.extend_from_slice(&self.key_id.0);
         out.extend_from_slice(&self.magnitude.unwrap_or(0).to_le_bytes()[..6]);
+        if let RowsOf::Listed(rows) = &self.rows {
+            rows.write(out);
+        }
         match &self.mask {
             Mask::Affine(terms) => {
                 for term in terms {
@@ -136,7 +151,9 @@ impl FreshCells {
     /// For cells like this fresh one.
     pub fn like(cell: &Cell) -> Result<Self, CellError> {
         match cell.terms() {
-            [_] if cell.divisor == 1 => Ok(Self { template: cell.to_bytes(), lanes: cell.lanes }),
+            [_] if cell.divisor == 1 && !matches!(cell.rows, RowsOf::Listed(_)) => {
+                Ok(Self { template: cell.to_bytes(), lanes: cell.lanes })
+            }
             _ => Err(CellError::Unsupported("only a fresh cell has neighbours in its chunk".to_owned())),
         }
     }
@@ -215,9 +232,9 @@ mod tests {
     #[test]
     fn a_version_from_the_future_is_named() {
         let mut bytes = sample(Lanes::NUMBER).to_bytes();
-        bytes[0] = 2;
+        bytes[0] = 3;
         let error = Cell::from_bytes(&bytes).unwrap_err();
-        assert!(matches!(error, CellError::FromTheFuture { found: 2, .. }), "{error}");
+        assert!(matches!(error, CellError::FromTheFuture { found: 3, .. }), "{error}");
     }
 
     /// Behind a valid checksum the parser itself must hold: whatever it accepts, it writes back.
