@@ -1,8 +1,8 @@
 //! Columns of messages into cells.
 //!
-//! Rows are taken in chunks that fill one GLWE ciphertext each. A chunk's mask comes from a public random seed, its
-//! noise `TUniform(2^3)` from a secret one; both are drawn from the caller's generator before the chunks are
-//! encrypted in parallel, so a test can repeat a run.
+//! Rows are taken in chunks that fill one GLWE ciphertext each. A chunk's mask comes from a public seed, which names the rows (see
+//! [`Origin`](veil_cells::Origin)) and is never used twice; its noise `TUniform(2^3)` comes from a secret one, which is drawn from the
+//! caller's generator before the chunks are encrypted in parallel, so a test can repeat a run.
 
 use arrow::array::BinaryArray;
 use arrow::buffer::NullBuffer;
@@ -10,8 +10,8 @@ use rand::CryptoRng;
 use rayon::prelude::*;
 use tfhe::core_crypto::commons::math::random::{DefaultRandomGenerator, RandomGenerator, TUniform};
 use veil_cells::{
-    Cell, CellArrayBuilder, CellError, CellType, ColumnConstants, FRESH_NOISE_LOG2, FreshCells, Lanes, RECIPROCAL_BITS,
-    Seed, Width, phase_of_message, phase_of_tag, tfhe_seed,
+    Cell, CellArrayBuilder, CellError, CellType, ChunkRows, ColumnConstants, FRESH_NOISE_LOG2, FileId, FreshCells,
+    Lanes, RECIPROCAL_BITS, Seed, Width, phase_of_message, phase_of_tag, tfhe_seed,
 };
 use zeroize::Zeroizing;
 
@@ -24,13 +24,42 @@ pub(crate) struct ChunkSeeds {
     noise: Zeroizing<[u8; 16]>,
 }
 
-/// Encrypts rows of messages, `lanes` a row: the value's, then the hidden-NULL lane, then the tag (below its modulus). Rows that `nulls`
-/// marks have messages too (any), and become Arrow nulls.
+/// Which cells are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Rows of a file: its name, the number of the column and of the first row. No two calls may have rows of a column in common.
+    Rows(FileId, u16, usize),
+    /// Constants, which are of no row.
+    Constants,
+}
+
+/// Draws the name of a new file.
+pub fn new_file(rng: &mut impl CryptoRng) -> FileId {
+    let mut name = [0; 9];
+    rng.fill_bytes(&mut name);
+    FileId::of_random(name)
+}
+
+/// Encrypts a column of a file of its own: see [`encrypt_rows`].
 pub fn encrypt_column(
     keys: &OwnerKeys,
     cell_type: &CellType,
     messages: &[i64],
     nulls: Option<&NullBuffer>,
+    rng: &mut impl CryptoRng,
+) -> Result<BinaryArray, KeyError> {
+    let place = Place::Rows(new_file(rng), 0, 0);
+    encrypt_rows(keys, cell_type, messages, nulls, place, rng)
+}
+
+/// Encrypts rows of messages, `lanes` a row: the value's, then the hidden-NULL lane, then the tag (below its modulus). Rows that `nulls`
+/// marks have messages too (any), and become Arrow nulls.
+pub fn encrypt_rows(
+    keys: &OwnerKeys,
+    cell_type: &CellType,
+    messages: &[i64],
+    nulls: Option<&NullBuffer>,
+    place: Place,
     rng: &mut impl CryptoRng,
 ) -> Result<BinaryArray, KeyError> {
     let lanes = cell_type.cell_lanes();
@@ -42,10 +71,8 @@ pub fn encrypt_column(
         let text = format!("{} messages do not fill rows of {} lanes", messages.len(), lanes.total());
         return Err(CellError::Unsupported(text).into());
     }
-    let mut seeds = Vec::with_capacity(rows.div_ceil(lanes.rows_per_chunk()));
-    for _ in 0..seeds.capacity() {
-        seeds.push(ChunkSeeds::draw(rng));
-    }
+    let starts = (0..rows).step_by(lanes.rows_per_chunk());
+    let seeds = starts.map(|start| ChunkSeeds::of(place, lanes, start, rng)).collect::<Result<Vec<_>, _>>()?;
     let magnitude = cell_type.kind.is_number().then(|| cell_type.width.magnitude());
     let chunks: Vec<Vec<u8>> = messages
         .par_chunks(lanes.rows_per_chunk() * lanes.total())
@@ -79,9 +106,10 @@ pub fn encrypt_constants(
     let mut context = cell_type.column.0.to_vec();
     [lower, upper].iter().for_each(|bound| context.extend_from_slice(&bound.to_le_bytes()));
     let derived = keys.seal().derive(b"veil column constants v1", &context);
-    let (mask, noise) = derived.split_at(16);
-    let mut seeds = ChunkSeeds { mask: Seed([0; 16]), noise: Zeroizing::new([0; 16]) };
-    seeds.mask.0.copy_from_slice(mask);
+    let (derived, noise) = derived.split_at(16);
+    let mut mask = [0; 16];
+    mask.copy_from_slice(derived);
+    let mut seeds = ChunkSeeds { mask: Seed::of_constants(mask), noise: Zeroizing::new([0; 16]) };
     seeds.noise.copy_from_slice(noise);
 
     let bytes = encrypt_chunk(keys, Lanes::NUMBER, Some(Width::FULL.magnitude()), &[lower, upper, reciprocal], &seeds)?;
@@ -101,12 +129,34 @@ pub fn encrypt_constants(
 }
 
 impl ChunkSeeds {
-    pub(crate) fn draw(rng: &mut (impl CryptoRng + ?Sized)) -> Self {
-        let mut seeds = Self { mask: Seed([0; 16]), noise: Zeroizing::new([0; 16]) };
-        rng.fill_bytes(&mut seeds.mask.0);
-        rng.fill_bytes(&mut *seeds.noise);
-        seeds
+    /// Of the chunk of a column that begins `start` rows behind its place.
+    fn of(place: Place, lanes: Lanes, start: usize, rng: &mut impl CryptoRng) -> Result<Self, CellError> {
+        let mask = match place {
+            Place::Rows(file, column, first_row) => {
+                let room = first_row.checked_add(start).and_then(|row| row.checked_add(lanes.rows_per_chunk()));
+                let too_many = || {
+                    let text = format!("a file has at most {} rows: split it into several", u32::MAX);
+                    CellError::Unsupported(text)
+                };
+                room.filter(|end| u32::try_from(*end).is_ok()).ok_or_else(too_many)?;
+                let first_row = (first_row + start) as u32;
+                Seed::of_rows(ChunkRows { file, column, samples: lanes.total() as u8, first_row })
+            }
+            Place::Constants => Seed::of_constants(random(rng)),
+        };
+        Ok(Self { mask, noise: Zeroizing::new(random(rng)) })
     }
+
+    /// Of values that P2 encrypts.
+    pub(crate) fn made(rng: &mut (impl CryptoRng + ?Sized)) -> Self {
+        Self { mask: Seed::of_made(random(rng)), noise: Zeroizing::new(random(rng)) }
+    }
+}
+
+fn random(rng: &mut (impl CryptoRng + ?Sized)) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    rng.fill_bytes(&mut bytes);
+    bytes
 }
 
 fn encrypt_chunk(
@@ -159,7 +209,7 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(11);
         let key = CellKey::generate(&mut rng);
         let messages: Vec<i64> = (0..POLYNOMIAL_SIZE as i64).map(|i| (i - 2048) * 68_719_476_735).collect();
-        let seeds = ChunkSeeds::draw(&mut rng);
+        let seeds = ChunkSeeds::made(&mut rng);
         let phases: Vec<u64> = messages.iter().map(|message| phase_of_message(*message)).collect();
         let bodies = chunk_bodies(&key, &phases, &seeds);
 

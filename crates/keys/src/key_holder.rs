@@ -51,7 +51,7 @@ impl KeyHolder for P2Keys {
     }
 
     fn seal_samples(&self, messages: &[u64], rng: &mut dyn CryptoRng) -> (Seed, Vec<u64>) {
-        let seeds = ChunkSeeds::draw(rng);
+        let seeds = ChunkSeeds::made(rng);
         let phases = messages.iter().map(|message| phase_of_message(*message as i64));
         let phases = Zeroizing::new(phases.collect::<Vec<u64>>());
         (seeds.mask, chunk_bodies(&self.cell, &phases, &seeds))

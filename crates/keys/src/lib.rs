@@ -35,7 +35,7 @@ mod tag;
 
 pub use cell_key::CellKey;
 pub use decrypt::{DecryptedColumn, decrypt_column, quotient};
-pub use encrypt::{encrypt_column, encrypt_constants};
+pub use encrypt::{Place, encrypt_column, encrypt_constants, encrypt_rows, new_file};
 pub use error::KeyError;
 pub use key_file::{KeyFile, OWNER_FILE, OWNER_PUBLIC_FILE, P1_FILE, P2_FILE};
 pub use key_set::{OwnerKeys, P1Keys, P2Keys};

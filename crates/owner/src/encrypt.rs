@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{CryptoRng, SeedableRng};
 use rayon::prelude::*;
 use veil_cells::{CellType, Kind, SideTables, Width};
-use veil_keys::{OwnerKeys, encrypt_column};
+use veil_keys::{OwnerKeys, Place, encrypt_rows, new_file};
 
 use crate::codec::BadValue;
 use crate::declaration::{ColumnDeclaration, ColumnKind, Declaration};
@@ -48,6 +48,10 @@ pub fn encrypt_file(
     watch: Watch<'_>,
 ) -> Result<EncryptSummary, OwnerError> {
     let reader = TableReader::open(input)?;
+    if reader.schema.fields().len() > usize::from(u16::MAX) {
+        let what = format!("{} columns are too many; split the table", reader.schema.fields().len());
+        return Err(OwnerError::Mismatch { file: input.to_owned(), what });
+    }
     check_names(input, &reader, declaration)?;
     let mut plans = Vec::new();
     let mut fields = Vec::new();
@@ -64,11 +68,13 @@ pub fn encrypt_file(
     let schema = Arc::new(Schema::new(fields));
     let side = side_tables(input, declaration, keys, rng)?;
     let writer = TableWriter::encrypted(output, schema.clone(), &side)?;
+    // What tells rows apart is this name and their numbers.
+    let file = new_file(rng);
     let encrypted = plans.iter().filter(|plan| matches!(plan, Plan::Encrypt(_))).count();
     let step = |batch: RecordBatch, before: usize| {
         let seeded: Vec<StdRng> = plans.iter().map(|_| StdRng::from_rng(rng)).collect();
-        let columns = plans.par_iter().zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
-            |(((plan, array), mut rng), field)| {
+        let columns = plans.par_iter().enumerate().zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
+            |((((at, plan), array), mut rng), field)| {
                 let bad = |fault: BadValue| OwnerError::Value {
                     file: input.to_owned(),
                     row: before + fault.row + 1,
@@ -80,7 +86,9 @@ pub fn encrypt_file(
                     Plan::Keep(data_type) => keep(array, data_type).map_err(bad),
                     Plan::Encrypt(codec) => {
                         let encoded = codec.encode(array).map_err(bad)?;
-                        encrypt_column(keys, codec.cell_type(), &encoded.messages, encoded.nulls.as_ref(), &mut rng)
+                        let place = Place::Rows(file, at as u16, before);
+                        let (messages, nulls) = (&encoded.messages, encoded.nulls.as_ref());
+                        encrypt_rows(keys, codec.cell_type(), messages, nulls, place, &mut rng)
                             .map(|cells| Arc::new(cells) as ArrayRef)
                             .map_err(OwnerError::column(input, field.name()))
                     }
@@ -179,7 +187,7 @@ fn side_tables(
     let zero = CellType::new(Kind::Integer, Width::NARROWEST, 1, keys.key_id(), pool);
     let add = |side: &mut SideTables, name: String, cell_type: &CellType, messages: &[i64], rng: &mut _| {
         let fault = OwnerError::column(input, &name);
-        let cells = encrypt_column(keys, cell_type, messages, None, rng).map_err(&fault)?;
+        let cells = encrypt_rows(keys, cell_type, messages, None, Place::Constants, rng).map_err(&fault)?;
         let schema = Arc::new(Schema::new(vec![cell_type.field("cell").map_err(|error| fault(error.into()))?]));
         let table = RecordBatch::try_new(schema, vec![Arc::new(cells)]).map_err(OwnerError::arrow(input))?;
         drop(fault);

@@ -50,7 +50,9 @@ impl Fresh<'_> {
         let (mut bytes, mut bodies) = (Vec::new(), vec![0; lanes]);
         for (at, (chunk, seed)) in self.bodies.chunks(per_chunk * lanes).zip(seeds).enumerate() {
             let first = chunk.get(..lanes).unwrap_or_default();
-            let like = Cell::fresh(self.key_id, self.shape, self.magnitude, Seed(*seed), 0, first)?;
+            let mut like = Cell::fresh(self.key_id, self.shape, self.magnitude, Seed(*seed), 0, first)?;
+            // Whose rows they are of is for those to say who sent the values.
+            like.set_provenance(None);
             let cells = FreshCells::like(&like)?;
             for (place, sealed) in chunk.chunks_exact(lanes).enumerate() {
                 let row = at * per_chunk + place;
