@@ -146,6 +146,16 @@ impl Cell {
         })
     }
 
+    /// The same samples with other bodies, as many as it has lanes: another number behind the same mask, with another magnitude.
+    pub fn with_bodies(&self, magnitude: Option<u64>, bodies: &[u64]) -> Result<Self, CellError> {
+        let fits = bodies.len() == self.lanes.total() && (magnitude.is_none() || self.lanes.value == 1);
+        if !fits || magnitude.is_some_and(|magnitude| magnitude > MAX_MAGNITUDE) {
+            let text = format!("{} bodies do not fit a cell of {} lanes", bodies.len(), self.lanes.total());
+            return Err(CellError::Unsupported(text));
+        }
+        Ok(Self { magnitude, bodies: bodies.to_vec(), ..self.clone() })
+    }
+
     /// Of whose rows the value is made; `None` if nobody knows. A value without samples is a constant.
     pub fn provenance(&self) -> Option<Provenance> {
         match (&self.rows, &self.mask) {

@@ -136,6 +136,11 @@ impl Provenance {
         }
     }
 
+    /// The patterns of its rows, each once.
+    pub fn patterns(&self) -> impl Iterator<Item = Pattern> {
+        self.groups.iter().map(|(pattern, _)| *pattern)
+    }
+
     /// Adds what another value is made of.
     pub(crate) fn join(&mut self, other: &Self) {
         if other.is_empty() {

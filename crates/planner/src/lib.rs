@@ -35,6 +35,7 @@
 
 mod assess;
 mod carry_types;
+mod census;
 mod display;
 mod error;
 mod find_rounds;

@@ -24,7 +24,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
 use futures::stream::FuturesOrdered;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use veil_cells::{CellArray, KeyId};
+use veil_cells::{CellArray, KeyId, carry_rows};
 use veil_protocols::Session;
 use veil_udfs::{CellUdf, EncryptedField, Rounds, VeilOptions, damaged_cell};
 
@@ -263,7 +263,13 @@ impl Run {
                 async move {
                     let column = column?;
                     match call.rounds.evaluate(&call.session, column.clone()).await {
-                        Ok(result) => Ok::<ArrayRef, DataFusionError>(Arc::new(result)),
+                        // P2 has made new cells: they are of the rows of the old ones.
+                        Ok(made) => {
+                            let external = |error| DataFusionError::External(Box::new(error));
+                            let from = CellArray::try_new(&column).map_err(external)?;
+                            let made = carry_rows(from, CellArray::Binary(&made), call.rounds.draws_anew());
+                            Ok::<ArrayRef, DataFusionError>(Arc::new(made.map_err(external)?))
+                        }
                         Err(error) => {
                             let cells = CellArray::try_new(&column).ok();
                             let damaged = cells.and_then(|cells| damaged_cell(&call.name, cells));

@@ -135,6 +135,13 @@ impl VeilContext {
             let shape = Lanes { tag: false, ..lanes };
             (neighbours && bodies.len() == total)
                 .then(|| Cell::fresh(key, shape, magnitude, first.seed, first.index, &bodies).ok())?
+                .map(|mut zero| {
+                    // A pool of an earlier version does not say that it is of no row.
+                    if cells.iter().any(|cell| cell.provenance().is_none()) {
+                        zero.set_provenance(None);
+                    }
+                    zero
+                })
         });
         match cell {
             Some(cell) => Ok(cell),

@@ -50,6 +50,11 @@ pub trait Rounds: std::fmt::Debug + Send + Sync {
     /// The protocols that it runs, for EXPLAIN.
     fn protocols(&self) -> &'static [&'static str];
 
+    /// Whether the new values have nothing of the old ones in them.
+    fn draws_anew(&self) -> bool {
+        false
+    }
+
     /// Memory that a row takes on its way, in bytes: masks, ciphertexts, answers.
     fn row_bytes(&self) -> usize {
         200

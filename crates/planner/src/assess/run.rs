@@ -12,6 +12,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::TryStreamExt;
+use veil_cells::{CellType, Role};
 use veil_privacy::ClassSizes;
 use veil_protocols::Session;
 use veil_protocols::assess::{Suppressed, class_sizes};
@@ -28,6 +29,7 @@ use super::summary::Assessment;
 use super::table::Table;
 use super::{Matched, Question};
 use crate::Veil;
+use crate::census::{Counted, take_census};
 use crate::error::protocol;
 use crate::identifiers::Source;
 use crate::row_bytes::row_bytes;
@@ -144,7 +146,9 @@ impl Run {
             self.memory.try_grow(2 * row_bytes(&batch))?;
             batches.push(batch);
         }
-        Ok(concat_batches(&rows.schema(), &batches)?)
+        let rows = concat_batches(&rows.schema(), &batches)?;
+        take_census(self.question.function(), rows.num_rows(), counted(&rows)).await?;
+        Ok(rows)
     }
 
     /// Class sizes of the only input; with contributions, then those of all quasi-identifiers but each.
@@ -300,4 +304,15 @@ impl Run {
             seconds: started.elapsed().as_secs_f64(),
         });
     }
+}
+
+/// The encrypted columns of a table. All of them may be measured, but flags are not.
+fn counted(rows: &RecordBatch) -> Vec<Counted> {
+    let columns = rows.schema_ref().fields().iter().zip(rows.columns());
+    let counted = columns.filter_map(|(field, array)| {
+        let cell_type = CellType::of_field(field).ok().flatten()?;
+        let is_compared = cell_type.role == Role::Data;
+        Some(Counted { name: field.name().clone(), cells: vec![array.clone()], is_compared })
+    });
+    counted.collect()
 }

@@ -26,6 +26,7 @@ use super::exec::Compared;
 use super::node::schema;
 use super::{Question, Search};
 use crate::Veil;
+use crate::census::{Counted, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
 
@@ -57,6 +58,7 @@ impl Run {
         let mut session = None;
         // No row, no class: nothing identifies anybody, and P2 has nothing to answer.
         if rows > 0 {
+            take_census("identifiers", rows, self.counted(&arrays)).await?;
             if let Some(key) = self.key {
                 session = Some(self.veil.session(key, &self.options).await?);
             }
@@ -121,6 +123,18 @@ impl Run {
             several => Ok(concat(&several.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>())?),
         });
         Ok((rows, whole.collect::<Result<_>>()?))
+    }
+
+    /// The encrypted columns that are compared.
+    fn counted(&self, arrays: &[ArrayRef]) -> Vec<Counted> {
+        let columns = self.compared.names.iter().zip(arrays).zip(&self.sources);
+        let encrypted = columns.filter(|(_, source)| source.key().is_some());
+        let counted = |((name, array), _): ((&String, &ArrayRef), &Source)| Counted {
+            name: name.clone(),
+            cells: vec![array.clone()],
+            is_compared: true,
+        };
+        encrypted.map(counted).collect()
     }
 
     async fn table(&self, session: Option<Session>, rows: usize, arrays: &[ArrayRef]) -> Result<Table> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
@@ -15,7 +15,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use futures::TryStreamExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use veil_cells::CellArray;
+use veil_cells::{CellArray, CellType, Provenance, carry_rows, set_rows};
 use veil_privacy::clusters::draw_centres;
 use veil_protocols::k_anonymize::{Anonymised, Phase, Quasi, Settings, Shape, k_anonymize};
 use veil_protocols::{ProtocolError, Session};
@@ -26,8 +26,12 @@ use super::exec::shape;
 use super::progress::{PhaseMetrics, Watch};
 use super::{Anonymisation, Request, Start};
 use crate::Veil;
+use crate::census::{Counted, RowAnchors, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
+
+/// Stands for the column of values that are of a row and of none of its encrypted columns.
+const ROW_ITSELF: u16 = u16::MAX;
 
 /// One run.
 pub(super) struct Run {
@@ -67,6 +71,7 @@ impl Run {
             return Ok(Vec::new());
         }
         let (rows, settings) = (input.rows, self.request.settings());
+        let (_, anchors) = take_census("k_anonymize", rows, self.counted(&input)).await?;
         let (quasi, initial) = self.prepared(&input).await?;
         let shape = shape(&self.columns, &self.request, rows);
         self.memory.try_grow(shape.memory(&settings)).map_err(|_| too_large(shape, &settings))?;
@@ -81,7 +86,26 @@ impl Run {
         drop(watched);
         let anonymised = anonymised.map_err(|error| self.located(error, &input.quasi))?;
         self.remember(&session, rows, initial.len(), &anonymised, started);
-        self.result(input, anonymised)
+        self.result(input, anonymised, &anchors)
+    }
+
+    /// The encrypted columns: quasi-identifiers, which are compared, and all that pass.
+    fn counted(&self, input: &Input) -> Vec<Counted> {
+        let quasi = self.names.iter().zip(&input.quasi).zip(&self.columns.quasi);
+        let compared = quasi.filter(|(_, (_, source))| !matches!(source, Source::Clear(_)));
+        let compared = compared.map(|((name, array), _)| Counted {
+            name: name.clone(),
+            cells: vec![array.clone()],
+            is_compared: true,
+        });
+        let passes =
+            self.schema.fields().iter().take(self.columns.sources.len()).enumerate().filter_map(|(at, field)| {
+                let is_encrypted = matches!(CellType::of_field(field), Ok(Some(_)));
+                let cells = input.rest.iter().filter_map(|rest| rest.arrays.get(at).cloned().flatten());
+                let counted = Counted { name: field.name().clone(), cells: cells.collect(), is_compared: false };
+                (is_encrypted && !counted.cells.is_empty()).then_some(counted)
+            });
+        compared.chain(passes).collect()
     }
 
     /// All rows, the quasi-identifiers column by column.
@@ -159,8 +183,23 @@ impl Run {
     }
 
     /// The batches as they came, with the anonymised columns in their places.
-    fn result(&self, input: Input, anonymised: Anonymised) -> Result<Vec<RecordBatch>> {
+    fn result(&self, input: Input, anonymised: Anonymised, anchors: &RowAnchors) -> Result<Vec<RecordBatch>> {
         let Anonymised { columns, suppressed, .. } = anonymised;
+        let external = |error| DataFusionError::External(Box::new(error));
+        // What is published of a row, and its flag, is of that row, as the values were that went in.
+        let of_row = |cells: &BinaryArray| {
+            let rows = |row: usize| Ok(Some(Provenance::of_row(ROW_ITSELF, anchors.of_row(row), false)));
+            set_rows(CellArray::Binary(cells), rows).map_err(external)
+        };
+        let published = columns.iter().zip(&input.quasi).zip(&self.columns.quasi);
+        let published = published.map(|((made, from), (_, source))| match source {
+            Source::Clear(_) => of_row(made),
+            _ => {
+                let from = CellArray::try_new(from).map_err(external)?;
+                carry_rows(from, CellArray::Binary(made), false).map_err(external)
+            }
+        });
+        let (columns, suppressed) = (published.collect::<Result<Vec<_>>>()?, of_row(&suppressed)?);
         let replaced = |place: usize| {
             let at = self.columns.quasi.iter().position(|(quasi, _)| *quasi == place);
             at.and_then(|at| columns.get(at))

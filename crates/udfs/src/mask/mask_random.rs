@@ -212,6 +212,10 @@ impl Rounds for RandomRounds {
         &["zeros"]
     }
 
+    fn draws_anew(&self) -> bool {
+        true
+    }
+
     fn evaluate<'a>(
         &'a self,
         session: &'a Session,

@@ -77,13 +77,12 @@ impl MaskRedact {
         let zero = self.0.zero(of.key, lanes)?;
         let messages = self.messages(arguments, of)?;
         let magnitude = (lanes.value == 1 && of.kind.is_number()).then(|| messages[0].unsigned_abs());
-        let [term] = zero.terms() else { return plan_err!("mask_redact: the pool of zeros is damaged") };
         let bodies =
             zero.bodies().iter().enumerate().map(|(lane, body)| {
                 body.wrapping_add(phase_of_message(messages.get(lane).copied().unwrap_or_default()))
             });
         let bodies: Vec<u64> = bodies.collect();
-        Cell::fresh(of.key, lanes, magnitude, term.seed, term.index, &bodies).map_err(external)
+        zero.with_bodies(magnitude, &bodies).map_err(external)
     }
 }
 

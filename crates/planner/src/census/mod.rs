@@ -1,0 +1,138 @@
+//! Which rows take part in a question or a release: a row is a person, and counts once.
+//!
+//! A row of the input is of the rows that its encrypted cells were made of, its *anchors* (see [`veil_cells::Provenance`]). None may be
+//! in two rows of the input, and constants that the engine made are nobody. Both would make a question about many rows one about a
+//! single row: copies of a row pass for people, and known values beside one that is not known tell that one.
+
+mod rows;
+
+use std::collections::HashMap;
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::common::DataFusionError;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::error::Result;
+use veil_cells::{CellArray, CellError, CellView, FileId, Pattern, Provenance};
+use veil_protocols::ProtocolError;
+
+pub(crate) use rows::{Census, RowAnchors};
+
+use crate::error::protocol;
+
+/// An encrypted column whose cells take part.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub(crate) name: String,
+    /// One batch behind the other.
+    pub(crate) cells: Vec<ArrayRef>,
+    /// Whether its rows have to be alike: all of them encrypted values of one column or expression, or all of them constants.
+    pub(crate) is_compared: bool,
+}
+
+/// What a column has been found to be.
+#[derive(Default)]
+struct Found {
+    constants: usize,
+    encrypted: usize,
+    /// Of each file, what its rows have in the column.
+    patterns: HashMap<FileId, Pattern>,
+}
+
+/// Counts the rows of a question or a release, and refuses those that count twice or for nobody.
+pub(crate) async fn take_census(
+    function: &'static str,
+    rows: usize,
+    columns: Vec<Counted>,
+) -> Result<(Census, RowAnchors)> {
+    // Every cell is looked at: away from the threads that others wait for.
+    let counted = SpawnedTask::spawn_blocking(move || count(function, rows, &columns)).join().await;
+    counted.map_err(|error| DataFusionError::External(Box::new(error)))?
+}
+
+fn count(function: &str, rows: usize, columns: &[Counted]) -> Result<(Census, RowAnchors)> {
+    let mut anchors = RowAnchors::new(rows);
+    for column in columns {
+        let (mut found, mut first) = (Found::default(), 0);
+        for cells in &column.cells {
+            found.read(function, column, cells, first, &mut anchors)?;
+            first += cells.len();
+        }
+        if column.is_compared && found.constants > 0 && found.encrypted > 0 {
+            return refuse(format!(
+                "{function}: {} of the rows of {} are constants that the engine made, beside {} encrypted values: constants are nobody, and \
+                 would tell the others. Leave these rows out",
+                found.constants, column.name, found.encrypted
+            ));
+        }
+    }
+    Ok((anchors.census(function)?, anchors))
+}
+
+/// A rule of the owner's is not kept: the caller may not have this.
+fn refuse<T>(sentence: String) -> Result<T> {
+    Err(protocol(ProtocolError::Denied(sentence)))
+}
+
+fn damaged(error: CellError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl Found {
+    /// Reads a batch of a column, whose rows are counted from `first`.
+    fn read(
+        &mut self,
+        function: &str,
+        column: &Counted,
+        cells: &ArrayRef,
+        first: usize,
+        anchors: &mut RowAnchors,
+    ) -> Result<()> {
+        let cells = CellArray::try_new(cells).map_err(damaged)?;
+        let mut known = None;
+        for row in 0..cells.len() {
+            let Some(bytes) = cells.bytes(row) else { continue };
+            let view = CellView::parse_next(&mut known, bytes).map_err(damaged)?;
+            // Nearly all cells are of one row.
+            if let Some((anchor, pattern, drawn)) = view.only_row() {
+                anchors.add(first + row, anchor);
+                match drawn {
+                    true => self.constants += 1,
+                    false => self.encrypted_value(function, column, anchor.file, pattern)?,
+                }
+                continue;
+            }
+            let Some(provenance) = view.provenance().map_err(damaged)? else {
+                return refuse(format!(
+                    "{function}: cells of {} do not say which rows they are of, since an earlier version encrypted them or they were computed outside of \
+                     this engine: encrypt the file again",
+                    column.name
+                ));
+            };
+            anchors.add_all(first + row, &provenance);
+            let file = provenance.anchors().iter().next().map(|anchor| anchor.file);
+            match file.filter(|_| !provenance.is_drawn()) {
+                None => self.constants += 1,
+                Some(file) => self.encrypted_value(function, column, file, shape(&provenance))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of one file have the same in a column that is compared: otherwise the column that was chosen for a row would tell it.
+    fn encrypted_value(&mut self, function: &str, column: &Counted, file: FileId, pattern: Pattern) -> Result<()> {
+        self.encrypted += 1;
+        if !column.is_compared || *self.patterns.entry(file).or_insert(pattern) == pattern {
+            return Ok(());
+        }
+        refuse(format!(
+            "{function}: {} is made of other columns, or with other factors, in some rows than in others: what is compared has to be the same \
+             in all rows. Leave out the CASE or UNION that chooses",
+            column.name
+        ))
+    }
+}
+
+/// One pattern for all that a value is made of.
+fn shape(provenance: &Provenance) -> Pattern {
+    provenance.pattern().unwrap_or_else(|| provenance.patterns().fold(Pattern::default(), Pattern::and))
+}

@@ -1,0 +1,185 @@
+//! The anchors of rows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use datafusion::error::Result;
+use veil_cells::{Anchor, AnchorSet, FileId, Provenance};
+
+use super::refuse;
+
+/// Who takes part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// The rows of every file, ascending; none is there twice.
+    pub(crate) files: BTreeMap<FileId, Vec<u32>>,
+    /// How many people these are: a sum counts as the fewest that any weight in it has.
+    pub(crate) people: u64,
+    /// The fewest people of a sum, if there are sums.
+    pub(crate) least: Option<u64>,
+}
+
+/// The anchors of every row of an input.
+pub(crate) struct RowAnchors {
+    /// Most rows have one.
+    first: Vec<Option<Anchor>>,
+    /// All others, with that one.
+    more: HashMap<usize, AnchorSet>,
+    /// Rows with sums, and how many people these count as.
+    sums: HashMap<usize, u64>,
+    /// Whether a row has a value of its own, beside sums.
+    plain: Vec<bool>,
+}
+
+impl RowAnchors {
+    pub(super) fn new(rows: usize) -> Self {
+        Self { first: vec![None; rows], more: HashMap::new(), sums: HashMap::new(), plain: vec![false; rows] }
+    }
+
+    /// A value of one row.
+    #[inline]
+    pub(super) fn add(&mut self, row: usize, anchor: Anchor) {
+        if let Some(plain) = self.plain.get_mut(row) {
+            *plain = true;
+        }
+        self.note(row, anchor);
+    }
+
+    #[inline]
+    fn note(&mut self, row: usize, anchor: Anchor) {
+        match self.first.get_mut(row) {
+            Some(Some(first)) if *first == anchor => {}
+            Some(none @ None) => *none = Some(anchor),
+            Some(Some(first)) => {
+                self.more.entry(row).or_insert_with(|| [*first].into_iter().collect()).insert(anchor);
+            }
+            None => {}
+        }
+    }
+
+    /// A value of several rows, of none, or with unlike weights.
+    pub(super) fn add_all(&mut self, row: usize, provenance: &Provenance) {
+        let anchors = provenance.anchors();
+        if anchors.is_empty() {
+            return;
+        }
+        match is_sum(&anchors) {
+            true => {
+                let people = self.sums.entry(row).or_insert(u64::MAX);
+                *people = (*people).min(provenance.people());
+            }
+            false => {
+                if let Some(plain) = self.plain.get_mut(row) {
+                    *plain = true;
+                }
+            }
+        }
+        let mut first = anchors.iter();
+        if let Some(anchor) = first.next() {
+            self.note(row, anchor);
+        }
+        if anchors.len() > 1 {
+            let known = self.first.get(row).copied().flatten();
+            self.more.entry(row).or_insert_with(|| known.into_iter().collect()).union(&anchors);
+        }
+    }
+
+    /// The rows of files that a row is made of.
+    pub(crate) fn of_row(&self, row: usize) -> AnchorSet {
+        match self.more.get(&row) {
+            Some(all) => all.clone(),
+            None => self.first.get(row).copied().flatten().into_iter().collect(),
+        }
+    }
+
+    /// Refuses anchors that are in two rows.
+    pub(super) fn census(&self, function: &str) -> Result<Census> {
+        let mut files: BTreeMap<FileId, Vec<(u32, u32)>> = BTreeMap::new();
+        let mut census = Census { least: self.sums.values().copied().min(), ..Census::default() };
+        for (row, first) in self.first.iter().enumerate() {
+            let Some(first) = first else { continue };
+            let mut note = |anchor: Anchor| files.entry(anchor.file).or_default().push((anchor.row, row as u32));
+            match self.more.get(&row) {
+                Some(all) => all.iter().for_each(&mut note),
+                None => note(*first),
+            }
+            let is_plain = self.plain.get(row).copied().unwrap_or_default();
+            census.people += if is_plain { 1 } else { self.sums.get(&row).copied().unwrap_or(0) };
+        }
+        for (file, mut rows) in files {
+            rows.sort_unstable();
+            let twice = rows.windows(2).find(|pair| pair[0].0 == pair[1].0);
+            if let Some([(_, one), (_, other)]) = twice {
+                let (one, other) = (one.min(other) + 1, one.max(other) + 1);
+                return refuse(format!(
+                    "{function}: rows {one} and {other} of its input hold the same row of an encrypted file, after a join, a union or a repetition. \
+                     A row is a person, and counts once: anonymise before joining, or leave out what repeats it"
+                ));
+            }
+            census.files.insert(file, rows.into_iter().map(|(row, _)| row).collect());
+        }
+        Ok(census)
+    }
+}
+
+/// Whether several rows of one file are in a value.
+fn is_sum(anchors: &AnchorSet) -> bool {
+    let mut before: Option<FileId> = None;
+    anchors.iter().any(|anchor| before.replace(anchor.file) == Some(anchor.file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchor(file: u8, row: u32) -> Anchor {
+        Anchor { file: FileId([file; 9]), row }
+    }
+
+    fn of(anchors: &[Anchor]) -> Provenance {
+        Provenance::of_row(0, anchors.iter().copied().collect(), false)
+    }
+
+    #[test]
+    fn rows_are_counted_once_by_all_of_their_columns() {
+        for count in [0usize, 1, 2, 100] {
+            let mut rows = RowAnchors::new(count);
+            for row in 0..count {
+                rows.add(row, anchor(1, row as u32));
+                rows.add(row, anchor(1, row as u32));
+            }
+            let census = rows.census("risk").unwrap();
+            assert_eq!((census.people, census.least), (count as u64, None));
+            assert_eq!(census.files.values().map(Vec::len).sum::<usize>(), count);
+        }
+        // A joined row is of two files, and each of its rows counts once.
+        let mut joined = RowAnchors::new(2);
+        (0..2).for_each(|row| joined.add_all(row, &of(&[anchor(1, row as u32), anchor(2, 7 - row as u32)])));
+        let census = joined.census("risk").unwrap();
+        assert_eq!((census.people, census.least, census.files.len()), (2, None, 2));
+    }
+
+    #[test]
+    fn rows_that_are_there_twice_are_refused() {
+        let twice = |add: fn(&mut RowAnchors)| {
+            let mut rows = RowAnchors::new(5);
+            (0..5).for_each(|row| rows.add(row, anchor(1, row as u32)));
+            add(&mut rows);
+            rows.census("risk").unwrap_err().to_string()
+        };
+        for sentence in [
+            twice(|rows| rows.add(4, anchor(1, 2))),
+            twice(|rows| rows.add_all(4, &of(&[anchor(1, 2), anchor(2, 9)]))),
+            twice(|rows| rows.add_all(4, &of(&[anchor(1, 4), anchor(1, 2)]))),
+        ] {
+            assert!(sentence.contains("risk: rows 3 and 5 of its input hold the same row"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn constants_are_nobody() {
+        let mut rows = RowAnchors::new(3);
+        rows.add(1, anchor(1, 0));
+        rows.add_all(0, &Provenance::default());
+        assert_eq!(rows.census("risk").unwrap().people, 1);
+    }
+}
