@@ -12,7 +12,7 @@ use super::refuse;
 pub(crate) struct Census {
     /// The rows of every file, ascending; none is there twice.
     pub(crate) files: BTreeMap<FileId, Vec<u32>>,
-    /// How many people these are: a sum counts as the fewest that any weight in it has.
+    /// How many rows of the input are of rows of files.
     pub(crate) people: u64,
     /// The fewest people of a sum, if there are sums.
     pub(crate) least: Option<u64>,
@@ -24,28 +24,18 @@ pub(crate) struct RowAnchors {
     first: Vec<Option<Anchor>>,
     /// All others, with that one.
     more: HashMap<usize, AnchorSet>,
-    /// Rows with sums, and how many people these count as.
-    sums: HashMap<usize, u64>,
-    /// Whether a row has a value of its own, beside sums.
-    plain: Vec<bool>,
+    /// The fewest rows that a sum counts as.
+    least: Option<u64>,
 }
 
 impl RowAnchors {
     pub(super) fn new(rows: usize) -> Self {
-        Self { first: vec![None; rows], more: HashMap::new(), sums: HashMap::new(), plain: vec![false; rows] }
+        Self { first: vec![None; rows], more: HashMap::new(), least: None }
     }
 
     /// A value of one row.
     #[inline]
     pub(super) fn add(&mut self, row: usize, anchor: Anchor) {
-        if let Some(plain) = self.plain.get_mut(row) {
-            *plain = true;
-        }
-        self.note(row, anchor);
-    }
-
-    #[inline]
-    fn note(&mut self, row: usize, anchor: Anchor) {
         match self.first.get_mut(row) {
             Some(Some(first)) if *first == anchor => {}
             Some(none @ None) => *none = Some(anchor),
@@ -62,20 +52,13 @@ impl RowAnchors {
         if anchors.is_empty() {
             return;
         }
-        match is_sum(&anchors) {
-            true => {
-                let people = self.sums.entry(row).or_insert(u64::MAX);
-                *people = (*people).min(provenance.people());
-            }
-            false => {
-                if let Some(plain) = self.plain.get_mut(row) {
-                    *plain = true;
-                }
-            }
+        if is_sum(&anchors) {
+            let people = provenance.people();
+            self.least = Some(self.least.map_or(people, |least| least.min(people)));
         }
         let mut first = anchors.iter();
         if let Some(anchor) = first.next() {
-            self.note(row, anchor);
+            self.add(row, anchor);
         }
         if anchors.len() > 1 {
             let known = self.first.get(row).copied().flatten();
@@ -94,7 +77,7 @@ impl RowAnchors {
     /// Refuses anchors that are in two rows.
     pub(super) fn census(&self, function: &str) -> Result<Census> {
         let mut files: BTreeMap<FileId, Vec<(u32, u32)>> = BTreeMap::new();
-        let mut census = Census { least: self.sums.values().copied().min(), ..Census::default() };
+        let mut census = Census { least: self.least, ..Census::default() };
         for (row, first) in self.first.iter().enumerate() {
             let Some(first) = first else { continue };
             let mut note = |anchor: Anchor| files.entry(anchor.file).or_default().push((anchor.row, row as u32));
@@ -102,8 +85,7 @@ impl RowAnchors {
                 Some(all) => all.iter().for_each(&mut note),
                 None => note(*first),
             }
-            let is_plain = self.plain.get(row).copied().unwrap_or_default();
-            census.people += if is_plain { 1 } else { self.sums.get(&row).copied().unwrap_or(0) };
+            census.people += 1;
         }
         for (file, mut rows) in files {
             rows.sort_unstable();

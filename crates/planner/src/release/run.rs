@@ -33,6 +33,7 @@ use zeroize::Zeroizing;
 use super::columns::{Columns, schema};
 use super::parcels::{flags, parcel_rows, prepare, row_keys};
 use crate::Veil;
+use crate::census::{Counted, take_census};
 use crate::error::protocol;
 use crate::identifiers::Source;
 use crate::row_bytes::row_bytes;
@@ -90,10 +91,12 @@ impl Run {
             rows: None,
         };
         let (mut admission, mut terms) = self.apply(&session, &application).await?;
-        let (mut input, mut waiting) = (input, Vec::new());
-        if let (None, Some(least)) = (&terms.k, terms.min_rows) {
+        // A row that counts twice may stand anywhere, so that nothing leaves before all rows have been seen.
+        let rows = self.collect(input).await?;
+        self.count(&rows, &terms).await?;
+        if let (None, Some(_)) = (&terms.k, terms.min_rows) {
             // P2 seals nothing before it has heard that there are enough.
-            let rows = Some(self.gather(&mut input, least, &mut waiting).await?);
+            let rows = Some(rows.num_rows() as u64);
             (admission, terms) = self.apply(&session, &Application { rows, ..application }).await?;
         }
         let mut underway = Underway {
@@ -114,40 +117,14 @@ impl Run {
         if out.send(Ok(header)).await.is_err() {
             return Ok(());
         }
-        match underway.terms.k.clone() {
-            // Classes are made of all rows.
-            Some((_, places)) => {
-                let rows = self.collect(input).await?;
-                // Nobody is in an empty table.
-                if rows.num_rows() > 0 {
-                    self.check(&mut underway, &rows, &places).await?;
-                }
-                for first in (0..rows.num_rows()).step_by(PARCEL_ROWS) {
-                    let some = rows.slice(first, PARCEL_ROWS.min(rows.num_rows() - first));
-                    if self.seal_some(&mut underway, some, &out).await?.is_none() {
-                        return Ok(());
-                    }
-                }
-            }
-            None => {
-                let mut count: usize = waiting.iter().map(RecordBatch::num_rows).sum();
-                loop {
-                    while count >= PARCEL_ROWS {
-                        let all = concat_batches(&input.schema(), &waiting)?;
-                        count = all.num_rows() - PARCEL_ROWS;
-                        waiting = vec![all.slice(PARCEL_ROWS, count)];
-                        if self.seal_some(&mut underway, all.slice(0, PARCEL_ROWS), &out).await?.is_none() {
-                            return Ok(());
-                        }
-                    }
-                    let Some(batch) = input.try_next().await? else { break };
-                    count += batch.num_rows();
-                    waiting.push(batch);
-                }
-                let rest = concat_batches(&input.schema(), &waiting)?;
-                if rest.num_rows() > 0 && self.seal_some(&mut underway, rest, &out).await?.is_none() {
-                    return Ok(());
-                }
+        // Nobody is in an empty table.
+        if let Some((_, places)) = underway.terms.k.clone().filter(|_| rows.num_rows() > 0) {
+            self.check(&mut underway, &rows, &places).await?;
+        }
+        for first in (0..rows.num_rows()).step_by(PARCEL_ROWS) {
+            let some = rows.slice(first, PARCEL_ROWS.min(rows.num_rows() - first));
+            if self.seal_some(&mut underway, some, &out).await?.is_none() {
+                return Ok(());
             }
         }
         let manifest = self.manifest(&underway).await?;
@@ -165,25 +142,6 @@ impl Run {
         Ok((admission, terms))
     }
 
-    /// Rows until there are at least so many, or no more.
-    async fn gather(
-        &self,
-        input: &mut SendableRecordBatchStream,
-        least: u64,
-        into: &mut Vec<RecordBatch>,
-    ) -> Result<u64> {
-        let mut rows = 0;
-        while rows < least
-            && let Some(batch) = input.try_next().await?
-        {
-            // Once as it comes, once in one piece.
-            self.memory.try_grow(2 * row_bytes(&batch))?;
-            rows += batch.num_rows() as u64;
-            into.push(batch);
-        }
-        Ok(rows)
-    }
-
     /// All rows in one piece.
     async fn collect(&self, mut input: SendableRecordBatchStream) -> Result<RecordBatch> {
         let mut batches = Vec::new();
@@ -193,6 +151,34 @@ impl Run {
             batches.push(batch);
         }
         Ok(concat_batches(&input.schema(), &batches)?)
+    }
+
+    /// Counts the rows: each row of an encrypted file once, and as many as the policy wants, in the release and in every sum.
+    async fn count(&self, rows: &RecordBatch, terms: &Terms) -> Result<()> {
+        let k_columns = terms.k.as_ref().map_or(&[][..], |(_, places)| places);
+        let counted = self.columns.encrypted.iter().filter(|(place, _)| self.columns.flag != Some(*place));
+        let counted = counted.filter_map(|(place, _)| {
+            let name = self.columns.fields.get(*place)?.name().clone();
+            Some(Counted {
+                name,
+                cells: vec![rows.columns().get(*place)?.clone()],
+                is_compared: k_columns.contains(place),
+            })
+        });
+        let (census, _) = take_census("release", rows.num_rows(), counted.collect()).await?;
+        let least = terms.min_rows.unwrap_or(0);
+        let denied = |sentence: String| Err(protocol(ProtocolError::Denied(sentence)));
+        match census.least {
+            _ if census.people < least => denied(format!(
+                "{} rows are fewer than the {least} that the policy wants in a release: ask for more",
+                census.people
+            )),
+            Some(people) if people < least => denied(format!(
+                "a sum or average counts as {people} rows, since rows with other weights than the rest count by themselves, and the policy wants {least}: \
+                 add up more rows, all with the same factors"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Has P2 count the classes.
