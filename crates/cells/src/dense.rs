@@ -110,15 +110,13 @@ impl DenseSum {
         // The noise just checked allows no coefficient beyond 4095.
         let term =
             |&(seed, index, coefficient): &(Seed, u16, i64)| Term { seed, index, coefficient: coefficient as i16 };
-        let is_short = matches!(total.mask, Mask::Affine(_)) && terms.len() <= MAX_TERMS;
-        total.rows = match (self.unknown, self.listed) {
-            (true, _) => RowsOf::Unknown,
-            (false, None) if is_short => RowsOf::Samples,
-            (false, listed) => {
+        total.rows = match self.unknown {
+            true => RowsOf::Unknown,
+            false => {
                 let telling = terms.iter().zip(&telling).filter(|(_, tells)| **tells).map(|(term, _)| term);
                 let mut rows = Provenance::of_terms(telling.map(term));
-                listed.iter().for_each(|listed| rows.join(listed));
-                RowsOf::Listed(rows)
+                self.listed.iter().for_each(|listed| rows.join(listed));
+                RowsOf::Listed(rows.summed())
             }
         };
         match &mut total.mask {

@@ -22,6 +22,7 @@ use crate::{Anchor, AnchorSet, CellError, Origin};
 /// Bits of the first byte.
 const DRAWN: u8 = 1;
 const UNEVEN: u8 = 2;
+const SUMMED: u8 = 4;
 
 /// Says that bitmaps follow, and no list.
 const BITMAPS: u8 = 0xff;
@@ -64,6 +65,7 @@ pub struct Provenance {
     groups: Vec<(Pattern, AnchorSet)>,
     drawn: bool,
     uneven: bool,
+    summed: bool,
 }
 
 impl Provenance {
@@ -71,7 +73,7 @@ impl Provenance {
     pub fn of_row(column: u16, anchors: AnchorSet, drawn: bool) -> Self {
         let groups = if anchors.is_empty() { Vec::new() } else { vec![(Pattern::of(column, 1), anchors)] };
         let uneven = groups.iter().any(|(_, anchors)| anchors.len() > 1);
-        Self { groups, drawn, uneven }
+        Self { groups, drawn, uneven, summed: false }
     }
 
     /// The same rows, of which the value has nothing.
@@ -128,6 +130,17 @@ impl Provenance {
         self.drawn
     }
 
+    /// Whether it is a sum over rows, of however few.
+    pub fn is_sum(&self) -> bool {
+        self.summed
+    }
+
+    /// The same rows, added up.
+    #[must_use]
+    pub(crate) fn summed(self) -> Self {
+        Self { summed: true, ..self }
+    }
+
     /// The pattern, if all rows have the same.
     pub fn pattern(&self) -> Option<Pattern> {
         match self.groups.as_slice() {
@@ -143,6 +156,12 @@ impl Provenance {
 
     /// Adds what another value is made of.
     pub(crate) fn join(&mut self, other: &Self) {
+        let summed = self.summed || other.summed;
+        self.join_groups(other);
+        self.summed = summed;
+    }
+
+    fn join_groups(&mut self, other: &Self) {
         if other.is_empty() {
             return;
         }
@@ -187,7 +206,10 @@ impl Provenance {
     /// Appends its bytes.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let bit = |bit: u8, on: bool| if on { bit } else { 0 };
-        out.extend_from_slice(&[bit(DRAWN, self.drawn) | bit(UNEVEN, self.uneven), self.groups.len() as u8]);
+        out.extend_from_slice(&[
+            bit(DRAWN, self.drawn) | bit(UNEVEN, self.uneven) | bit(SUMMED, self.summed),
+            self.groups.len() as u8,
+        ]);
         for (Pattern(pattern), anchors) in &self.groups {
             out.extend_from_slice(&pattern.to_le_bytes());
             match anchors {
@@ -231,7 +253,8 @@ impl Provenance {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, CellError> {
         let malformed = || CellError::Malformed("the rows that it is of are not understood".to_owned());
         let [flags, count, rest @ ..] = bytes else { return Err(malformed()) };
-        let mut read = Self { groups: Vec::new(), drawn: flags & DRAWN != 0, uneven: flags & UNEVEN != 0 };
+        let has = |bit: u8| flags & bit != 0;
+        let mut read = Self { groups: Vec::new(), drawn: has(DRAWN), uneven: has(UNEVEN), summed: has(SUMMED) };
         let mut rest = rest;
         for _ in 0..*count {
             let (pattern, behind) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
@@ -255,7 +278,7 @@ impl Provenance {
             rest = behind;
         }
         let is_one_form = read.groups.is_sorted_by(|a, b| a.0 < b.0) && read.groups.len() <= MAX_GROUPS;
-        match rest.is_empty() && flags & !(DRAWN | UNEVEN) == 0 && is_one_form {
+        match rest.is_empty() && flags & !(DRAWN | UNEVEN | SUMMED) == 0 && is_one_form {
             true => Ok(read),
             false => Err(malformed()),
         }

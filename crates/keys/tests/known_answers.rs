@@ -59,9 +59,7 @@ fn cell_type(keys: &OwnerKeys, extra: &str) -> CellType {
 /// Everything that the vectors pin, computed anew.
 fn answers() -> Value {
     let keys = OwnerKeys::generate(&mut FixedRng(2026));
-    // The columns' randomness follows that of the keys of cells, as it did before there were keys of slots.
-    let mut rng = FixedRng(2026);
-    rng.fill_bytes(&mut [0; 8 + 512 + 32 + 32]);
+    let mut rng = FixedRng(4711);
     let tagger = keys.tag().column("patients", "value");
     let columns = [
         ("integer", r#""kind":"integer","width":8,"lanes":1"#, vec![0, 1, -1, 127, -128]),
@@ -126,7 +124,12 @@ fn vectors(name: &str, answers: fn() -> Value) -> Value {
 }
 
 fn cell_vectors() -> Value {
-    vectors("cells-v1.json", answers)
+    vectors("cells-v2.json", answers)
+}
+
+/// What was written before cells told of whose rows they are. Only read.
+fn older_cell_vectors() -> Value {
+    serde_json::from_str(include_str!("vectors/cells-v1.json")).unwrap()
 }
 
 /// A key file as an owner has it.
@@ -152,7 +155,10 @@ fn what_is_written_has_not_changed() {
 /// Reads the committed bytes alone: what owners keep in their archives.
 #[test]
 fn what_was_written_can_be_read() {
-    let vectors = cell_vectors();
+    [cell_vectors(), older_cell_vectors()].into_iter().for_each(read_vectors);
+}
+
+fn read_vectors(vectors: Value) {
     let keys = load(include_bytes!("vectors/owner-v2.keys")).unwrap();
 
     let decrypt = |cell_type: &CellType, cells: &[Vec<u8>]| {
@@ -181,6 +187,18 @@ fn what_was_written_can_be_read() {
     let column = serde_json::from_value(vectors["column id"].clone()).unwrap();
     let note = keys.seal().open(keys.key_id(), column, &unhex(&vectors["sealed"])).unwrap();
     assert_eq!(note.as_slice(), b"{\"labels\":[\"no\",\"yes\"]}");
+}
+
+/// An owner's cells lead to their rows, and those of before say that nobody knows.
+#[test]
+fn cells_tell_their_rows_since_version_two() {
+    let provenance = |vectors: &Value, row: usize| {
+        let cell = Cell::from_bytes(&unhex(&vectors["columns"][0]["cells"][row])).unwrap();
+        cell.provenance().map(|rows| rows.anchors().iter().map(|anchor| anchor.row).collect::<Vec<_>>())
+    };
+    let (new, old) = (cell_vectors(), older_cell_vectors());
+    assert_eq!([0, 3].map(|row| provenance(&new, row)), [Some(vec![0]), Some(vec![3])]);
+    assert_eq!([0, 3].map(|row| provenance(&old, row)), [None, None]);
 }
 
 /// The first version had no keys to sign with: what cannot be used is refused, and says why.

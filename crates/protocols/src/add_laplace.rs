@@ -119,7 +119,7 @@ impl Workload for Query<Inbound> {
 
 impl Protocol for AddLaplace {
     const NAME: &'static str = "add_laplace";
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const SUMMARY: &'static str = "Laplace noise of an encrypted scale, added to cells";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",

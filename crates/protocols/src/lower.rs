@@ -75,7 +75,7 @@ impl Workload for Query<Inbound> {
 
 impl Protocol for Lower {
     const NAME: &'static str = "lower";
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const SUMMARY: &'static str = "slots into cells";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",

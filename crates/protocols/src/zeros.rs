@@ -57,7 +57,7 @@ impl Workload for Query {
 
 impl Protocol for Zeros {
     const NAME: &'static str = "zeros";
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const SUMMARY: &'static str = "fresh cells of messages that P1 chose";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "how many cells of how many lanes are made" };
     type Query = Query;

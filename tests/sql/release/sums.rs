@@ -46,10 +46,20 @@ async fn groups_arrive_as_the_owner_reads_them() {
     assert_eq!(of("age")[north], format!("{:.4}", f64::from(ages) / 3000.0));
     assert_eq!(received.manifest.manifest.protocols["seal_parcel"], 2);
 
-    let few = "SELECT 'few' AS region, enc_sum(cost) AS cost, enc_avg(age) AS age FROM (SELECT * FROM patients LIMIT 5) \
-               UNION ALL SELECT 'one', enc_sum(cost), enc_avg(age) FROM (SELECT * FROM patients LIMIT 1) \
-               UNION ALL SELECT 'none', enc_sum(cost), enc_avg(age) FROM (SELECT * FROM patients WHERE cost IS NULL LIMIT 40) \
-               UNION ALL SELECT 'all', enc_sum(cost), enc_avg(age) FROM patients";
+    // No row is in two of them.
+    hospital
+        .create("CREATE TABLE numbered AS SELECT row_number() OVER (PARTITION BY cost IS NULL) AS i, * FROM patients")
+        .await;
+    let some = |which: &str, rows: &str| {
+        format!("SELECT '{which}' AS region, enc_sum(cost) AS cost, enc_avg(age) AS age FROM numbered WHERE {rows}")
+    };
+    let few = [
+        some("few", "cost IS NOT NULL AND i BETWEEN 2 AND 6"),
+        some("one", "cost IS NOT NULL AND i = 1"),
+        some("none", "cost IS NULL AND i <= 40"),
+        some("all", "cost IS NOT NULL AND i > 6"),
+    ]
+    .join(" UNION ALL ");
     hospital.create(&format!("CREATE TABLE few AS {few}")).await;
     let (found, _) = hospital.arrives("few").await;
     assert_eq!(texts(&found)[1].1.iter().filter(|cost| *cost == "NULL").count(), 1);

@@ -52,7 +52,7 @@ impl RowAnchors {
         if anchors.is_empty() {
             return;
         }
-        if is_sum(&anchors) {
+        if provenance.is_sum() || is_sum(&anchors) {
             let people = provenance.people();
             self.least = Some(self.least.map_or(people, |least| least.min(people)));
         }

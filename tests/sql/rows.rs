@@ -1,0 +1,177 @@
+//! A row is a person, and counts once: what legal SQL does to pass copies, constants and sums of few rows for people is refused.
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+
+use super::release::Hospital;
+
+const COLUMNS: &str =
+    r#"columns = ["name", "age", "zip", "cost", "smoker", "illness", "born", "region", "a", "b", "n"]"#;
+
+/// What every copy is refused with.
+const TWICE: &str = "hold the same row of an encrypted file";
+
+async fn hospital(seed: u64, rows: usize, rules: &str) -> Hospital {
+    Hospital::new(seed, rows, &format!("{COLUMNS}\n{rules}")).await
+}
+
+/// Copies of rows are no people, however they are made and whatever is done to them afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_do_not_leave() {
+    let hospital = hospital(930, 120, "min_k = 10\nk_columns = [\"age\", \"zip\"]").await;
+    let copies = "(SELECT * FROM patients LIMIT 30) CROSS JOIN generate_series(1, 10)";
+    let few = "(SELECT * FROM patients LIMIT 1) CROSS JOIN generate_series(1, 40)";
+    for sql in [
+        format!("SELECT born, zip FROM {copies}"),
+        format!("SELECT mask_shift(age, 1) AS age, mask_noise(zip, 0.1) AS zip FROM {copies}"),
+        format!("SELECT age, mask_random(zip, 1, 9) AS zip FROM {copies}"),
+        format!("SELECT mask_random(zip, 1, 9) AS zip FROM {copies}"),
+        format!("SELECT age, dp_laplace(cost, 5.0) AS cost FROM {few}"),
+        format!("SELECT dp_laplace(age, 5.0) AS age FROM {few}"),
+        format!("SELECT dp_exponential(illness, 1.0) AS illness FROM {few}"),
+        format!("SELECT CASE WHEN value > 3 THEN age ELSE mask_shift(age, 2) END AS age FROM {copies}"),
+        format!("SELECT coalesce(cost, cost) AS cost, age FROM {copies}"),
+        format!("SELECT * FROM k_anonymize((SELECT age, zip FROM {few}), k => 10, rounds => 1)"),
+        "SELECT age FROM patients UNION ALL SELECT age FROM patients".to_owned(),
+        "SELECT age FROM patients UNION ALL SELECT zip AS age FROM patients".to_owned(),
+        "SELECT p.age, q.zip FROM patients p JOIN patients q ON p.region = q.region".to_owned(),
+        "SELECT p.age FROM patients p JOIN (VALUES ('north'), ('north')) AS r(region) ON p.region = r.region"
+            .to_owned(),
+    ] {
+        let refused = hospital.refused(&sql).await;
+        assert!(refused.contains(TWICE), "{sql}\n{refused}");
+    }
+    // What is not repeated leaves.
+    hospital.allow(COLUMNS).await;
+    let (found, _) = hospital.released("SELECT age, zip, mask_random(cost, 1, 2) AS cost FROM patients").await;
+    assert_eq!(found.num_rows(), 120);
+}
+
+/// The same row in another table, in a file that was written and read again, and below what made it anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_are_known_in_files_and_tables() {
+    let hospital = hospital(931, 60, "").await;
+    let world = &hospital.world;
+    let made = "SELECT dp_laplace(cost, 1.0) AS cost, mask_random(zip, 1, 9) AS zip, age, row_number() OVER () AS n, region FROM patients";
+    let file = world.at("made.parquet");
+    world.run(&format!("COPY ({made}) TO '{}'", file.display())).await.unwrap();
+    world.create("written", &file).await;
+    world.run(&format!("CREATE TABLE kept AS {made}")).await.unwrap();
+    let (found, _) = hospital.released("SELECT cost, zip FROM written").await;
+    assert_eq!(found.num_rows(), 60);
+    for sql in [
+        "SELECT cost FROM written UNION ALL SELECT cost FROM kept",
+        "SELECT zip FROM written UNION ALL SELECT zip FROM kept",
+        "SELECT zip FROM written UNION ALL SELECT age AS zip FROM patients",
+        "SELECT cost FROM written CROSS JOIN generate_series(1, 2)",
+        "SELECT w.cost FROM written w JOIN (SELECT n % 7 AS n FROM kept) k ON w.n = k.n",
+    ] {
+        let refused = hospital.refused(sql).await;
+        assert!(refused.contains(TWICE), "{sql}\n{refused}");
+    }
+}
+
+/// A sum is of as many rows as the policy wants, with even weights, and no row is in two of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_of_few_rows_do_not_leave() {
+    let hospital = hospital(932, 400, "min_rows = 2").await;
+    let world = &hospital.world;
+    world.run("CREATE TABLE numbered AS SELECT row_number() OVER () AS n, * FROM patients").await.unwrap();
+    let one = "(SELECT * FROM numbered WHERE n = 1)";
+    let pair = |sum: &str| format!("SELECT {sum} FROM numbered WHERE n < 300 GROUP BY n % 2");
+    for sum in [
+        // One person, thirty-three times.
+        format!("SELECT enc_sum(age) AS age FROM {one} CROSS JOIN generate_series(1, 33) UNION ALL SELECT enc_sum(age) FROM numbered WHERE n > 9"),
+        format!("SELECT enc_avg(age) AS age FROM {one} UNION ALL SELECT enc_avg(age) FROM numbered WHERE n > 9"),
+        // One that outweighs the others.
+        pair("enc_sum(CASE WHEN n = 1 THEN enc_scale(age, 1000) ELSE age END) AS age"),
+        pair("enc_sum(CASE WHEN n = 1 THEN zip ELSE age END) AS age"),
+        // All others taken away again.
+        "SELECT enc_sub(a.age, b.age) AS age FROM (SELECT n % 2 AS g, enc_sum(age) AS age FROM numbered GROUP BY n % 2) a JOIN \
+         (SELECT n % 2 AS g, enc_sum(age) AS age FROM numbered WHERE n > 2 GROUP BY n % 2) b ON a.g = b.g"
+            .to_owned(),
+    ] {
+        let refused = hospital.refused(&sum).await;
+        assert!(refused.contains("a sum or average counts as 1 rows"), "{sum}\n{refused}");
+    }
+    for (sql, reason) in [
+        ("SELECT enc_sum(age) AS age FROM numbered UNION ALL SELECT enc_sum(age) FROM numbered WHERE n > 9", TWICE),
+        ("SELECT a.age, s.zip FROM numbered a CROSS JOIN (SELECT enc_sum(zip) AS zip FROM numbered) s", TWICE),
+    ] {
+        let refused = hospital.refused(sql).await;
+        assert!(refused.contains(reason), "{sql}\n{refused}");
+    }
+    let (found, _) = hospital.released(&pair("enc_sum(age) AS age, enc_avg(enc_scale(zip, 3)) AS zip")).await;
+    assert_eq!(found.num_rows(), 2);
+}
+
+/// A known value beside one that is not known would tell it.
+#[tokio::test(flavor = "multi_thread")]
+async fn constants_are_nobody() {
+    let hospital = hospital(933, 60, "min_k = 5\nk_columns = [\"age\"]").await;
+    let world = &hospital.world;
+    world.run("CREATE TABLE numbered AS SELECT row_number() OVER () AS n, * FROM patients").await.unwrap();
+    let beside = |other: &str| {
+        format!("(SELECT CASE WHEN n = 1 THEN age ELSE {other} END AS age, zip FROM numbered WHERE n < 20)")
+    };
+    let union = "(SELECT age FROM numbered WHERE n = 1 UNION ALL SELECT mask_redact(age, 30) FROM numbered WHERE n BETWEEN 2 AND 9)";
+    let rows = [
+        beside("mask_redact(age, 30)"),
+        beside("enc_scale(age, 0)"),
+        beside("enc_sub(age, age)"),
+        beside("mask_shift(enc_scale(age, 0), 30)"),
+        beside("mask_random(age, 30, 30)"),
+        union.to_owned(),
+    ];
+    for (at, made) in rows.iter().enumerate() {
+        let rows = format!("made_{at}");
+        world.run(&format!("CREATE TABLE {rows} AS SELECT * FROM {made}")).await.unwrap();
+        for question in [
+            format!("SELECT * FROM k_anonymize({rows}, k => 5, quasi => (age), rounds => 1)"),
+            format!("SELECT * FROM risk({rows}, quasi => (age))"),
+            format!("SELECT * FROM class_sizes({rows}, quasi => (age))"),
+            format!("SELECT * FROM identifiers({rows}, k => 5, columns => (age))"),
+            format!("SELECT * FROM sweep({rows}, k => (5), quasi => (age))"),
+            format!("SELECT * FROM release({made}, recipient => 'alice')"),
+        ] {
+            let refused = world.refusal(&question).await;
+            assert!(refused.contains("constants that the engine made"), "{question}\n{refused}");
+        }
+    }
+    // Another column is no better than a constant: its values are few.
+    world.run(&format!("CREATE TABLE other AS SELECT * FROM {}", beside("zip"))).await.unwrap();
+    for question in ["identifiers(other, k => 5, columns => (age))", "risk(other, quasi => (age))"] {
+        let refused = world.refusal(&format!("SELECT * FROM {question}")).await;
+        assert!(refused.contains("is made of other columns, or with other factors"), "{question}: {refused}");
+    }
+    // A column that is the same for everybody tells nothing, and is no obstacle.
+    let alike = "(SELECT mask_redact(age, 30) AS age, zip FROM patients)";
+    let sizes = world.run(&format!("SELECT * FROM class_sizes({alike}, quasi => (age, zip))")).await.unwrap();
+    assert!(sizes.num_rows() > 0);
+}
+
+/// Questions about rows that are there twice are refused, and all others answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_count_rows_once() {
+    let hospital = hospital(934, 40, "").await;
+    let world = &hospital.world;
+    let twice = "(SELECT p.* FROM patients p CROSS JOIN generate_series(1, 2))";
+    let unpivoted = "unpivoted";
+    world.run("CREATE TABLE unpivoted AS SELECT age FROM patients UNION ALL SELECT zip FROM patients").await.unwrap();
+    for question in [
+        format!("SELECT * FROM identifiers({twice}, k => 3, columns => (age, zip))"),
+        format!("SELECT * FROM identifiers({twice}, k => 3, columns => (age), shuffle => false)"),
+        format!("SELECT * FROM risk({twice}, quasi => (age))"),
+        format!("SELECT * FROM class_sizes({unpivoted}, quasi => (age))"),
+        format!("SELECT * FROM k_anonymize({unpivoted}, k => 2, quasi => (age), rounds => 1)"),
+        format!("SELECT * FROM sweep({twice}, k => (2), quasi => (age))"),
+        format!("SELECT * FROM utility({twice}, (SELECT * FROM patients), quasi => (age))"),
+    ] {
+        let refused = world.refusal(&question).await;
+        assert!(refused.contains(TWICE), "{question}\n{refused}");
+    }
+    let sizes = world.run("SELECT * FROM class_sizes(patients, quasi => (age))").await.unwrap();
+    let (size, classes) = (sizes.column(0).as_primitive::<Int64Type>(), sizes.column(1).as_primitive::<Int64Type>());
+    let rows: i64 = size.values().iter().zip(classes.values()).map(|(size, classes)| size * classes).sum();
+    assert_eq!(rows, 40);
+}
