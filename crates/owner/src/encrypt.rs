@@ -73,28 +73,29 @@ pub fn encrypt_file(
     let encrypted = plans.iter().filter(|plan| matches!(plan, Plan::Encrypt(_))).count();
     let step = |batch: RecordBatch, before: usize| {
         let seeded: Vec<StdRng> = plans.iter().map(|_| StdRng::from_rng(rng)).collect();
-        let columns = plans.par_iter().enumerate().zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
-            |((((at, plan), array), mut rng), field)| {
-                let bad = |fault: BadValue| OwnerError::Value {
-                    file: input.to_owned(),
-                    row: before + fault.row + 1,
-                    column: field.name().clone(),
-                    value: shortened(fault.value),
-                    why: fault.why,
-                };
-                match plan {
-                    Plan::Keep(data_type) => keep(array, data_type).map_err(bad),
-                    Plan::Encrypt(codec) => {
-                        let encoded = codec.encode(array).map_err(bad)?;
-                        let place = Place::Rows(file, at as u16, before);
-                        let (messages, nulls) = (&encoded.messages, encoded.nulls.as_ref());
-                        encrypt_rows(keys, codec.cell_type(), messages, nulls, place, &mut rng)
-                            .map(|cells| Arc::new(cells) as ArrayRef)
-                            .map_err(OwnerError::column(input, field.name()))
+        let columns =
+            plans.par_iter().enumerate().zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
+                |((((at, plan), array), mut rng), field)| {
+                    let bad = |fault: BadValue| OwnerError::Value {
+                        file: input.to_owned(),
+                        row: before + fault.row + 1,
+                        column: field.name().clone(),
+                        value: shortened(fault.value),
+                        why: fault.why,
+                    };
+                    match plan {
+                        Plan::Keep(data_type) => keep(array, data_type).map_err(bad),
+                        Plan::Encrypt(codec) => {
+                            let encoded = codec.encode(array).map_err(bad)?;
+                            let place = Place::Rows(file, at as u16, before);
+                            let (messages, nulls) = (&encoded.messages, encoded.nulls.as_ref());
+                            encrypt_rows(keys, codec.cell_type(), messages, nulls, place, &mut rng)
+                                .map(|cells| Arc::new(cells) as ArrayRef)
+                                .map_err(OwnerError::column(input, field.name()))
+                        }
                     }
-                }
-            },
-        );
+                },
+            );
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(OwnerError::arrow(input))
