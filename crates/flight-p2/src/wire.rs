@@ -10,7 +10,7 @@ use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, I
 use arrow::ipc::{MessageHeader, reader, root_as_message};
 use arrow_flight::{FlightData, FlightDescriptor, SchemaAsIpc};
 use veil_cells::caught;
-use veil_protocols::{Frame, ProtocolError};
+use veil_protocols::{Frame, Header, ProtocolError};
 
 /// The first element of a descriptor's path.
 pub(crate) const ROOT: &str = "veil";

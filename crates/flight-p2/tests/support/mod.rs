@@ -174,7 +174,8 @@ pub(crate) async fn multiply_and_check(session: &Session, pairs: u64) {
 /// The header of a sound question.
 pub(crate) fn header(batch: u32) -> Header {
     let (protocol, key_id) = ("lift".to_owned(), KEYS.key_id());
-    Header { protocol, version: 1, session: [6; 16], round: 0, batch, key_id }
+    let receipt = Default::default();
+    Header { protocol, version: 1, session: [6; 16], round: 0, batch, key_id, receipt }
 }
 
 /// The smallest sound question: rows of no cells to lift.
