@@ -258,12 +258,13 @@ fn only_these_protocols_declare_leakage() {
         "size_histogram",
         "group",
         "gather",
+        "census",
     ];
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
     assert_eq!(
         to_p1,
-        ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes", "size_histogram"]
+        ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes", "size_histogram", "census"]
     );
 }
