@@ -187,7 +187,7 @@ fn the_owners_rules_are_those_of_the_policy() {
     denied(few, "at least 5");
     let other = desk.census(SESSION, counted(Question::Utility, &[(1, 0..50)]), &mut rand::rng());
     denied(other, "do not let anybody ask utility about column sex");
-    let ended = policy("").replace("[recipient", "expires = \"2026-01-01\"\n[recipient");
+    let ended = policy("").replacen("[recipient", "expires = \"2026-01-01\"\n[recipient", 1);
     let ended = self::desk(Some(&ended)).census(SESSION, counted(Question::Risk, &[(1, 0..500)]), &mut rand::rng());
     denied(ended, "the policy ended at 2026-01-02 00:00 UTC");
 }
