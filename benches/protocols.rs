@@ -38,6 +38,7 @@ use veil_protocols::lookup::{Question, Table, lookup};
 use veil_protocols::nearest::{Comparison, nearest};
 use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
+use veil_protocols::testing::AnyQuestion;
 use veil_protocols::{
     Channel, InProcess, Layout, Limits, Randomness, Responder, Session, Tiles, and, compare_exact, laplace_scale, lift,
     lift_wide, lower, multiply, pairwise, slot_sum, truncate, zero_test,
@@ -310,7 +311,8 @@ fn main() {
         println!("|---|---|---|---|---|---|---|---|");
         let baseline = wanted("baseline").then(baseline);
         let owner = &*support::KEYS;
-        let responder = Arc::new(Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os()));
+        let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
+        let responder = Arc::new(responder.with_desk(Arc::new(AnyQuestion)));
         let certificates = support::Certificates::new();
         let p2 = support::P2::start(support::with_tls(&certificates)).await;
         let channel = support::connect(support::client(&p2, Some(&certificates))).await.unwrap();

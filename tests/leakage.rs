@@ -51,6 +51,7 @@ use veil_protocols::nearest::{Comparison, nearest};
 use veil_protocols::open::{Aggregate, Purpose, open};
 use veil_protocols::relabel::{Combination, Label, relabel};
 use veil_protocols::shuffle::{Orders, shuffle};
+use veil_protocols::testing::AnyQuestion;
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
 use veil_protocols::{Channel, Frame, Frames, InProcess, Layout, Limits, Randomness, Responder, Session, Tiles};
 use veil_protocols::{
@@ -113,7 +114,7 @@ impl Parties {
         let opened = Arc::new(Mutex::new(Vec::new()));
         let recorder = Recorder { keys: owner.p2(), opened: opened.clone() };
         let responder = Responder::new(Arc::new(recorder), Limits::default(), Randomness::fixed(seed + 1));
-        let channel = Arc::new(InProcess::new(Arc::new(responder)));
+        let channel = Arc::new(InProcess::new(Arc::new(responder.with_desk(Arc::new(AnyQuestion)))));
         let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
         let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::fixed(seed + 2));
         Self { owner, session, opened, rng }
@@ -257,12 +258,13 @@ fn only_these_protocols_declare_leakage() {
         "size_histogram",
         "group",
         "gather",
+        "census",
     ];
     assert_eq!(declared, expected);
     let to_p1: Vec<&str> =
         catalog::CATALOG.iter().filter(|entry| entry.leakage.p1 != "nothing").map(|entry| entry.name).collect();
     assert_eq!(
         to_p1,
-        ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes", "size_histogram"]
+        ["open", "count_classes", "count_tags", "count_small", "apply", "check_classes", "size_histogram", "census"]
     );
 }

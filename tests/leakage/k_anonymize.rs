@@ -80,7 +80,8 @@ impl Heard {
         let mut parties = Parties::new(seed);
         let (requests, opened) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let witness = Witness { keys: parties.owner.p2(), requests: requests.clone(), opened: opened.clone() };
-        let responder = Arc::new(Responder::new(Arc::new(witness), Limits::default(), Randomness::fixed(seed + 1)));
+        let responder = Responder::new(Arc::new(witness), Limits::default(), Randomness::fixed(seed + 1));
+        let responder = Arc::new(responder.with_desk(Arc::new(AnyQuestion)));
         let channel = Listener::new(responder.clone(), requests.clone());
         let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
         parties.session =

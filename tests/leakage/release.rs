@@ -2,11 +2,13 @@
 
 use veil_cells::{Cell, CellView, DenseSum, Mechanism, message_of_phase};
 use veil_protocols::ProtocolError;
+use veil_protocols::anchors::Anchors;
+use veil_protocols::census::{Counted, Granted};
 use veil_protocols::redraw::{Draw, redraw};
 use veil_protocols::release::check_classes::{Labelled, check_classes};
 use veil_protocols::release::masks::{Masks, Modulus};
 use veil_protocols::release::seal_parcel::{Column as ParcelColumn, DenseSample, MAX_DENSE, Parcel, seal_parcels};
-use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedParcel, SealedParcel};
+use veil_protocols::release::{Admission, Asked, ClassSizes, Desk, OpenedParcel, SealedParcel};
 
 use super::*;
 
@@ -18,11 +20,19 @@ impl Desk for OpenDesk {
         Ok(Admission { permit: Vec::new(), header: Vec::new(), terms: Vec::new() })
     }
 
+    fn census(&self, _: [u8; 16], _: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+        Ok(Granted { receipt: Vec::new(), permit: Vec::new() })
+    }
+
+    fn opens(&self, _: Asked<'_>) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
     fn classes(&self, _: &[u8], _: &ClassSizes, _: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError> {
         Ok(Vec::new())
     }
 
-    fn lanes(&self, _: &[u8]) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, _: &[u8], _: bool) -> Result<Vec<usize>, ProtocolError> {
         Ok(vec![1])
     }
 
@@ -52,6 +62,7 @@ async fn sealed(parties: &Parties, columns: Vec<ParcelColumn>) -> (Vec<Vec<u64>>
         permit: Vec::new(),
         number: number as u32 + 1,
         rows: DEGREE,
+        anchors: Anchors::default(),
         columns: vec![column],
         seed: seed_of(number),
     };

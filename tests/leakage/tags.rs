@@ -87,7 +87,7 @@ async fn counted_tags_show_differences_and_nothing_else() {
     let mut parties = Parties::new(230);
     let requests = Arc::new(Mutex::new(Vec::new()));
     let responder = Responder::new(Arc::new(parties.owner.p2()), Limits::default(), Randomness::fixed(231));
-    let channel = Listener::new(Arc::new(responder), requests.clone());
+    let channel = Listener::new(Arc::new(responder.with_desk(Arc::new(AnyQuestion))), requests.clone());
     let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
     let session = Session::with(Arc::new(channel), parties.owner.key_id(), sanitizer, Randomness::fixed(232));
     let tags = [[5, 5, 9, 9], [1, 1, 1, PLAIN_MODULUS - 1]];

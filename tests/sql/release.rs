@@ -9,6 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_keys::RecipientKey;
 use veil_recipient::{Opener, Received};
+use veil_release::testing::PERMISSIVE_ASK;
 use veil_release::{
     HEADER_NUMBER, Header, Ledger, NoiseBy, Party, Policy, ReleaseDesk, ReleaseId, SEAL_INFO, associated, seal_to,
 };
@@ -105,7 +106,7 @@ impl Hospital {
     pub(super) fn policy(&self, words: &str, rules: &str) -> Policy {
         let (key_set, key) = (self.world.owner.key_id(), self.alice.public());
         let text = format!(
-            "[policy]\nkey_set = \"{key_set}\"\n{words}[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"patients\"\n{rules}"
+            "[policy]\nkey_set = \"{key_set}\"\n{words}{PERMISSIVE_ASK}[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"patients\"\n{rules}"
         );
         Policy::parse(&text).unwrap()
     }

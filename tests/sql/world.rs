@@ -13,6 +13,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_keys::OwnerKeys;
 use veil_owner::{Declaration, Output, decrypt_batch, encrypt_file, unwatched};
+use veil_release::testing::permissive_desk;
 use veilfusion::protocols::{InProcess, Limits, Randomness, Responder};
 use veilfusion::{Veil, VeilSessionState};
 
@@ -56,7 +57,8 @@ impl World {
 
     /// A P2 with the owner's keys.
     pub(crate) fn responder(&self, randomness: Randomness) -> Arc<Responder> {
-        Arc::new(Responder::new(Arc::new(self.owner.p2()), Limits::default(), randomness))
+        let desk = permissive_desk(self.owner.key_id(), self.owner.p2());
+        Arc::new(Responder::new(Arc::new(self.owner.p2()), Limits::default(), randomness).with_desk(Arc::new(desk)))
     }
 
     /// The folder of the world's files.

@@ -11,8 +11,9 @@ use tokio::runtime::Runtime;
 use veil_flight_p2::{P2Server, ServerConfig, ServerTls};
 use veil_keys::{KeyFile, P2Keys};
 use veil_protocols::{Limits, Randomness, Responder};
-use veil_release::{Ledger, ReleaseDesk, SignedPolicy};
+use veil_release::{Ledger, Policy, ReleaseDesk, SignedPolicy};
 
+use crate::progress::say;
 use crate::{Outcome, p2_status, server};
 
 /// Run P2, the key holder: a server that answers the engine's rounds and sees masked numbers only
@@ -28,7 +29,7 @@ Examples:
       --tls-cert p2.pem --tls-key p2.key --client-ca ca.pem
       for others: P1 shows a certificate that ca.pem has signed
   veil p2 --keys keys/p2.keys --policy policy.signed --state p2-state/
-      with releases to recipients, as the owner's policy allows
+      with releases to recipients, and questions, as the owner's policy allows
   veil p2 status --url https://p2.example:7722 \\
       --tls-ca ca.pem --tls-cert p1.pem --tls-key p1.key
       whether it is well, and what it has done
@@ -64,11 +65,12 @@ struct Serve {
     /// The authority whose clients are let in, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// The owner's signed policy: who may receive what. Without one, nothing is released
+    /// The owner's signed policy: who may receive what, and what may be asked. Without one, nothing is released, and questions are
+    /// answered cautiously: of 100 rows and more, and 10,000 numbers a file and day
     #[arg(long, value_name = "FILE", requires = "state")]
     policy: Option<PathBuf>,
-    /// Where P2 keeps its ledger of what was released
-    #[arg(long, value_name = "FOLDER", requires = "policy")]
+    /// Where P2 keeps its ledger of what was released and asked. Without one, it forgets when it ends what was asked
+    #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// The largest batch to take or give
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1024))]
@@ -100,11 +102,12 @@ fn run_server(arguments: &Serve) -> Outcome {
     let key_id = keys.key_id();
     server::log("veil_flight_p2", arguments.verbose, arguments.log_json, arguments.quiet);
     let limits = Limits { bytes: usize::from(arguments.max_batch_mib) << 20, ..Limits::default() };
-    let mut responder = Responder::new(Arc::new(keys.clone()), limits, Randomness::os());
-    if let (Some(policy), Some(state)) = (&arguments.policy, &arguments.state) {
-        responder = responder.with_desk(Arc::new(desk(policy, state, keys)?));
+    let responder = Responder::new(Arc::new(keys.clone()), limits, Randomness::os());
+    let desk = desk(arguments.policy.as_deref(), arguments.state.as_deref(), keys)?;
+    if arguments.state.is_none() && !arguments.quiet {
+        say("NOTE: without --state this P2 forgets, when it ends, how many numbers questions have opened today.");
     }
-    let responder = Arc::new(responder);
+    let responder = Arc::new(responder.with_desk(Arc::new(desk)));
     let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.client_ca) {
         (Some(cert), Some(key), Some(client_ca)) => {
             Some(ServerTls { cert: cert.clone(), key: key.clone(), client_ca: client_ca.clone() })
@@ -129,11 +132,26 @@ fn run_server(arguments: &Serve) -> Outcome {
     outcome
 }
 
-/// Where releases are decided.
-fn desk(policy: &Path, state: &Path, keys: P2Keys) -> Result<ReleaseDesk<P2Keys>, Box<dyn std::error::Error>> {
+/// Where questions and releases are decided.
+fn desk(
+    policy: Option<&Path>,
+    state: Option<&Path>,
+    keys: P2Keys,
+) -> Result<ReleaseDesk<P2Keys>, Box<dyn std::error::Error>> {
+    let policy = policy.map(|policy| read_policy(policy, &keys)).transpose()?;
+    let ledger = match state {
+        Some(state) => {
+            std::fs::create_dir_all(state).map_err(|error| format!("{}: {error}", state.display()))?;
+            Ledger::open(state)?
+        }
+        None => Ledger::in_memory(),
+    };
+    Ok(ReleaseDesk::new(policy, ledger, keys))
+}
+
+/// A policy that the owner of P2's keys has signed for them.
+pub(crate) fn read_policy(policy: &Path, keys: &P2Keys) -> Result<Policy, Box<dyn std::error::Error>> {
     let bytes = std::fs::read(policy).map_err(|error| format!("{}: {error}", policy.display()))?;
-    let policy = SignedPolicy::open(&bytes, keys.key_id(), keys.owner_key())
-        .map_err(|error| format!("{}: {error}", policy.display()))?;
-    std::fs::create_dir_all(state).map_err(|error| format!("{}: {error}", state.display()))?;
-    Ok(ReleaseDesk::new(policy, Ledger::open(state)?, keys))
+    let opened = SignedPolicy::open(&bytes, keys.key_id(), keys.owner_key());
+    Ok(opened.map_err(|error| format!("{}: {error}", policy.display()))?)
 }

@@ -10,7 +10,7 @@ use arrow::util::pretty::pretty_format_batches;
 use clap::{Args, Subcommand};
 use veil_keys::{KeyError, KeyFile, OwnerKeys};
 use veil_privacy::SpentEpsilon;
-use veil_release::{POLICY_CONTEXT, Policy, Recipient, ReleaseError, Rule, SignedPolicy, last_day};
+use veil_release::{AskRule, AskRules, POLICY_CONTEXT, Policy, Recipient, ReleaseError, Rule, SignedPolicy, last_day};
 
 use crate::Outcome;
 use crate::owner_public;
@@ -35,7 +35,15 @@ A policy:
   min_k = 10                              # optional: only in classes of ten equal rows
   k_columns = [\"born\", \"sex\", \"zip\"]      # optional: equal in these columns
   epsilon = { cost = 2.0 }                # optional: only with noise, and at most so much of all releases together
-  min_rows = 100                          # optional")]
+  min_rows = 100                          # optional: the fewest people of a release
+  [ask]                                   # optional: what the engine may ask about rows; these are the numbers without it
+  min_rows = 100                          # the fewest rows of a question
+  numbers = 10000                         # numbers that questions about a file may open a day
+  [[ask.allow]]                           # optional: where there are any, nothing else may be asked about
+  table = \"patients\"
+  columns = [\"born\", \"sex\", \"zip\"]
+  questions = [\"identifiers\", \"risk\"]     # optional: all
+  min_rows = 50                           # optional, as numbers: instead of the general ones")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -185,5 +193,29 @@ fn describe(policy: &Policy) -> Result<String, arrow::error::ArrowError> {
     for (name, recipient) in policy.recipients() {
         text.push_str(&format!("\n{name}: {}", recipient.key));
     }
+    text.push_str(&describe_questions(policy.ask())?);
     Ok(text)
+}
+
+/// What a column shows of a rule for questions.
+type ShownAsk = fn(&AskRule) -> String;
+
+/// What may be asked, as a line and, where there are rules by tables, a table.
+fn describe_questions(rules: &AskRules) -> Result<String, arrow::error::ArrowError> {
+    let numbers = |rows: u64, numbers: u64| format!("{rows} rows and more, up to {numbers} numbers a file and day");
+    if rules.allow.is_empty() {
+        return Ok(format!("\nquestions about any table: of {}", numbers(rules.min_rows, rules.numbers)));
+    }
+    let columns: [(&str, ShownAsk); 5] = [
+        ("questions about", |rule| rule.table.clone()),
+        ("columns", |rule| rule.columns.keys().cloned().collect::<Vec<_>>().join(", ")),
+        ("questions", |rule| rule.questions.iter().map(|question| question.name()).collect::<Vec<_>>().join(", ")),
+        ("rows", |rule| format!("at least {}", rule.min_rows)),
+        ("numbers a file and day", |rule| rule.numbers.to_string()),
+    ];
+    let table = columns.map(|(title, shown)| {
+        let values: StringArray = rules.allow.iter().map(|rule| Some(shown(rule))).collect();
+        (title, Arc::new(values) as ArrayRef)
+    });
+    Ok(format!("\n{}", pretty_format_batches(&[RecordBatch::try_from_iter(table)?])?))
 }

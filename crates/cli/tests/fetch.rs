@@ -69,7 +69,7 @@ impl Place {
         let owner: OwnerPublic = fs::read_to_string(place.0.at("keys/owner.pub")).unwrap().parse().unwrap();
         let alice = RecipientKey::load(&place.0.at("alice/recipient.key")).unwrap();
         let policy = format!(
-            "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{}\"\n[[recipient.alice.allow]]\ntable = \"people\"\n\
+            "[policy]\nkey_set = \"{}\"\n[ask]\nmin_rows = 1\nnumbers = 1000000000\n[recipient.alice]\nkey = \"{}\"\n[[recipient.alice.allow]]\ntable = \"people\"\n\
              columns = [\"age\", \"region\"]\n",
             owner.key_set,
             alice.public()

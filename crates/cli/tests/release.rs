@@ -96,7 +96,7 @@ impl Place {
         let recipient = self.read("alice/recipient.pub");
         let key = recipient.split_whitespace().find(|word| word.starts_with("x25519:")).unwrap();
         let text = format!(
-            "[policy]\nkey_set = \"{key_set}\"\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"people\"\n{rules}"
+            "[policy]\nkey_set = \"{key_set}\"\n[ask]\nmin_rows = 1\nnumbers = 1000000000\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"people\"\n{rules}"
         );
         self.write("policy.toml", &text);
         self.succeed(&["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", file, "--force"]);

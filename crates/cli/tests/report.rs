@@ -197,7 +197,7 @@ fn what_it_says_is_what_the_owner_computes() {
     let (public, recipient) = (place.read("keys/owner.pub"), place.read("alice/recipient.pub"));
     let key = recipient.split_whitespace().find(|word| word.starts_with("x25519:")).unwrap();
     let policy = format!(
-        "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"people\"\ncolumns = [\"age\", \"illness\"]\n",
+        "[policy]\nkey_set = \"{}\"\n[ask]\nmin_rows = 1\nnumbers = 1000000000\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = \"people\"\ncolumns = [\"age\", \"illness\"]\n",
         public.split_whitespace().nth(1).unwrap()
     );
     fs::write(place.at("policy.toml"), policy).unwrap();

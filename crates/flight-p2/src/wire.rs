@@ -10,16 +10,13 @@ use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, I
 use arrow::ipc::{MessageHeader, reader, root_as_message};
 use arrow_flight::{FlightData, FlightDescriptor, SchemaAsIpc};
 use veil_cells::caught;
-use veil_protocols::{Frame, ProtocolError};
+use veil_protocols::{Frame, Header, ProtocolError};
 
 /// The first element of a descriptor's path.
 pub(crate) const ROOT: &str = "veil";
 
 /// What a message may have beside the bytes that [`Limits`](veil_protocols::Limits) count: Arrow's metadata and padding.
 pub(crate) const SLACK: usize = 1 << 20;
-
-/// Rows and checksum, at the end of a header: all that differs between a question's header and its answer's.
-const TRAILER: usize = 4 + 8;
 
 /// The descriptor of a protocol's stream.
 pub(crate) fn descriptor(protocol: &str, version: u16) -> FlightDescriptor {
@@ -88,8 +85,7 @@ pub(crate) fn named(header: &[u8]) -> Option<(&str, u16)> {
 
 /// Whether an answer's header is that of the question: same protocol, session, round, batch and key.
 pub(crate) fn echoes(question: &[u8], answer: &[u8]) -> bool {
-    let place = |header: &[u8]| header.len().checked_sub(TRAILER).filter(|length| *length > 0);
-    place(question).is_some_and(|length| place(answer) == Some(length) && question[..length] == answer[..length])
+    Header::place(question).is_some_and(|place| Header::place(answer) == Some(place))
 }
 
 fn columns(schema: &Schema) -> Vec<String> {
@@ -108,13 +104,13 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use arrow::ipc::CompressionType;
     use veil_cells::KeyId;
-    use veil_protocols::Header;
 
     use super::*;
 
     fn header() -> Header {
         let (session, key_id) = ([7; 16], KeyId([9; 8]));
-        Header { protocol: "open".to_owned(), version: 258, session, round: 3, batch: 4, key_id }
+        let receipt = Arc::default();
+        Header { protocol: "open".to_owned(), version: 258, session, round: 3, batch: 4, key_id, receipt }
     }
 
     fn frame(value_bytes: usize) -> Frame {
@@ -168,6 +164,8 @@ mod tests {
         assert_eq!(named(&frame.header[..7]), None);
         let answer = Frame::new(&header(), frame.batch.slice(0, 1));
         assert!(echoes(&frame.header, &answer.header) && frame.header != answer.header);
+        let asked = Frame::new(&Header { receipt: [1; 99].into(), ..header() }, frame.batch.clone());
+        assert!(echoes(&asked.header, &answer.header), "receipts are not repeated");
         let other = Frame::new(&Header { batch: 5, ..header() }, frame.batch.clone());
         assert!(!echoes(&frame.header, &other.header));
         assert!(!echoes(&frame.header, &[]) && !echoes(&[], &[]));

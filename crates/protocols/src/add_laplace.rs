@@ -30,7 +30,7 @@ use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, Outbound, PLAIN_MODULUS, Sa
 use crate::fresh_cells::{self, Fresh};
 use crate::laplace_scale::{EncryptedScale, LIMB_BITS, distance, limb_bits, limb_count};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Workload, samples};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Workload, samples};
 
 pub use column::add_laplace;
 
@@ -125,6 +125,7 @@ impl Protocol for AddLaplace {
         p1: "nothing",
         p2: "the column's bounds, which samples of a file take part and which rows are NULL; values are masked uniformly, steps of at most s to within s/2^30 of uniform",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;

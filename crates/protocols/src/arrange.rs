@@ -15,7 +15,7 @@ use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, L2, Offset, Outb
 use zeroize::Zeroizing;
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -82,6 +82,7 @@ impl Protocol for Arrange {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "a vector in several public orders, of which P1 picks in secret";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "the power of two that lists of rows are filled up to" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

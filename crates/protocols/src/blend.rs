@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::broadcast::{GROUP, Wanted, broadcast, mask};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Tiles, Workload, fold};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload, fold};
 
 /// The protocol.
 #[derive(Debug)]
@@ -88,6 +88,7 @@ impl Protocol for Blend {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "packed numbers of centres for the rows that belong to them";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -20,7 +20,7 @@ use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, L1, Level, Offset, Outbo
 use zeroize::Zeroizing;
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Tiles, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -222,6 +222,7 @@ impl Protocol for BlockSums {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the sums of the blocks of vectors, packed";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -6,14 +6,14 @@ use rand::rngs::StdRng;
 use rayon::prelude::*;
 use veil_slots::{KeyHolder, SEEDED_BYTES};
 
+use crate::context::Context;
 use crate::message::{Message, Receive, Sendable};
 use crate::open::{MAX_OPENED, Purpose};
 use crate::protocol::{Protocol, Workload};
-use crate::release::Desk;
-use crate::{Leakage, Limits, ProtocolError};
+use crate::{Leakage, Limits, Opens, ProtocolError};
 
 /// P2's half on a batch.
-pub type Run = fn(&RecordBatch, &dyn KeyHolder, Option<&dyn Desk>, &Limits, Vec<StdRng>) -> Result<Ran, ProtocolError>;
+pub type Run = fn(&RecordBatch, &dyn KeyHolder, &Context<'_>, &Limits, Vec<StdRng>) -> Result<Ran, ProtocolError>;
 
 /// An answered batch.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// What it tells whom.
     pub leakage: Leakage,
+    /// What numbers of data it shows P1.
+    pub opens: Opens,
     /// Columns of a query.
     pub query: fn() -> SchemaRef,
     /// Columns of an answer.
@@ -56,6 +58,7 @@ impl Entry {
             version: P::VERSION,
             summary: P::SUMMARY,
             leakage: P::LEAKAGE,
+            opens: P::OPENS,
             query: <P::Query as Message>::schema,
             answer: <P::Answer as Message>::schema,
             run: run::<P>,
@@ -110,6 +113,7 @@ pub static CATALOG: &[Entry] = &[
     Entry::of::<crate::size_histogram::SizeHistogram>(),
     Entry::of::<crate::group::Group>(),
     Entry::of::<crate::gather::Gather>(),
+    Entry::of::<crate::census::TakeCensus>(),
 ];
 
 /// The protocol of that name.
@@ -120,7 +124,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 fn run<P: Protocol>(
     batch: &RecordBatch,
     holder: &dyn KeyHolder,
-    desk: Option<&dyn Desk>,
+    context: &Context<'_>,
     limits: &Limits,
     rngs: Vec<StdRng>,
 ) -> Result<Ran, ProtocolError> {
@@ -136,15 +140,38 @@ fn run<P: Protocol>(
         return Err(ProtocolError::TooLarge { what: "an answer", found: bytes, limit: limits.bytes });
     }
     let opened: Vec<(Purpose, u32)> = queries.iter().filter_map(Workload::opens).collect();
-    let found = opened.iter().fold(0, |sum: usize, (_, count)| sum.saturating_add(*count as usize));
+    let declared = |(purpose, _): &(Purpose, u32)| P::OPENS.0.contains(purpose);
+    if !opened.iter().all(declared) || (!P::OPENS.0.is_empty() && opened.len() != queries.len()) {
+        return Err(ProtocolError::Internal(format!("{} opens what it does not declare", P::NAME)));
+    }
+    // Histograms are as long as their rows make them.
+    let slots = opened.iter().filter(|(purpose, _)| *purpose != Purpose::SizeHistogram);
+    let found = slots.fold(0, |sum: usize, (_, count)| sum.saturating_add(*count as usize));
     if found > MAX_OPENED as usize {
         let what = "a number of opened slots in one batch";
         return Err(ProtocolError::TooLarge { what, found, limit: MAX_OPENED as usize });
     }
+    // Before anything is decrypted: a refusal that came later would depend on data, and be an answer.
+    context.may_open(&opened, batch)?;
     let work: Vec<_> = queries.into_iter().zip(rngs).collect();
     let answers: Vec<P::Answer> = work
         .into_par_iter()
-        .map(|(query, mut rng)| P::answer_at(query, holder, &mut rng, desk))
+        .map(|(query, mut rng)| P::answer_at(query, holder, &mut rng, context))
         .collect::<Result<_, _>>()?;
     Ok(Ran { batch: P::Answer::to_batch(&answers)?, opened })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who shows P1 something of data says so twice: in words and to P2's desk. These two tell of rules and not of data.
+    #[test]
+    fn what_p1_learns_is_opened() {
+        for entry in CATALOG {
+            let tells_rules = ["apply", "census"].contains(&entry.name);
+            let tells_data = entry.leakage.p1 != "nothing" && !tells_rules;
+            assert_eq!(tells_data, !entry.opens.0.is_empty(), "{entry:?}: {}", entry.leakage.p1);
+        }
+    }
 }

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::block_sums::{self, GROUP, Part, Shape};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Tiles, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -97,6 +97,7 @@ impl Protocol for ClusterSums {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "sums and sizes of clusters of rows, packed";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -18,7 +18,7 @@ use veil_slots::{
 };
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl Protocol for CompareAndSelect {
         p1: "nothing",
         p2: "a blurred magnitude of the difference of two unidentified numbers, with a uniform sign",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

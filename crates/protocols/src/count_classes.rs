@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use crate::limits::BATCH_CIPHERTEXTS;
 use crate::message::message;
 use crate::open::{MAX_OPENED, Purpose};
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -131,6 +131,7 @@ impl Protocol for CountClasses {
         p1: "whether some class of the asked columns is smaller than k; if asked, how many rows are in such classes",
         p2: "the sizes of the classes, in a secret order if the labels were relabelled and shuffled",
     };
+    const OPENS: Opens = Opens(&[Purpose::SmallClasses]);
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;

@@ -13,7 +13,7 @@ use veil_slots::{Inbound, KeyHolder, L0, Outbound, Slots};
 use crate::message::message;
 use crate::open::Purpose;
 use crate::rotate::MAX_ROWS;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -63,6 +63,7 @@ impl Protocol for CountSmall {
         p1: "how many rows have a value that fewer than k rows share, or only whether there are any",
         p2: "how many rows share each row's value, in the order in which P1 sends them (a secret one after a shuffle)",
     };
+    const OPENS: Opens = Opens(&[Purpose::SmallClasses]);
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;

@@ -31,7 +31,7 @@ use crate::lift_tags::flood;
 use crate::limits::BATCH_CIPHERTEXTS;
 use crate::message::message;
 use crate::open::Purpose;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 mod table;
 
@@ -129,6 +129,7 @@ impl Protocol for CountTags {
         p1: "whether some class of the asked columns is smaller than k; if asked, how many rows are in such classes",
         p2: "which rows of which samples are equal in the asked columns, and in clear ones of them alone; the differences of their tags; which rows are NULL",
     };
+    const OPENS: Opens = Opens(&[Purpose::SmallClasses]);
     type Query = Query;
     type Received = Query;
     type Answer = Answer;

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::broadcast::{GROUP, Wanted, mask};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Tiles, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -85,6 +85,7 @@ impl Protocol for Distances {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "squared distances of rows to centres, without the squares of the rows";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

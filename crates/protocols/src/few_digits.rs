@@ -30,7 +30,7 @@ use crate::few::{Orders, Units};
 use crate::less_than::BITS;
 use crate::message::message;
 use crate::truncate::{Dividend, Rounding};
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -151,6 +151,7 @@ impl Protocol for FewDigits {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the digits of few numbers, side by side";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::few::{Orders, Units};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -122,6 +122,7 @@ impl Protocol for FewFold {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "neighbouring digits of few numbers become one";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -16,7 +16,7 @@ use crate::block_sums::mask;
 use crate::few_pick::Packing;
 use crate::few_select::{Field, Ring};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ impl Protocol for FewPairs {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "sums of few numbers, in pairs";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

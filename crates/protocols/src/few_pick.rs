@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::block_sums::{MAX_PACKED, mask};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -101,6 +101,7 @@ impl Protocol for FewPick {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the numbers of one centre, for all centres";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::compare_and_select::Blind;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -137,6 +137,7 @@ impl Protocol for FewSelect {
         p1: "nothing",
         p2: "a blurred magnitude of the difference of two unidentified numbers, with a uniform sign",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -15,7 +15,7 @@ use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, L1, Offset, Outbound, Se
 use zeroize::Zeroizing;
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Tiles, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl Protocol for Fold {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the sum of the blocks of a vector, in every block";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -14,7 +14,7 @@ use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, L1, Offset, Outbound, Se
 use zeroize::Zeroizing;
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -66,6 +66,7 @@ impl Protocol for Gather {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "slots of several vectors, from public places";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "the places, which follow from the sizes of classes" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

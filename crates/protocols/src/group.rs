@@ -25,7 +25,7 @@ use crate::count_classes::{self, Labels};
 use crate::message::message;
 use crate::shuffle::routing::Routes;
 use crate::shuffle::stages::{Network, Stage};
-use crate::{Asker, Layout, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Layout, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -128,6 +128,7 @@ impl Protocol for Group {
     const SUMMARY: &'static str = "rows of a class next to each other, in an order of P2's";
     const LEAKAGE: Leakage =
         Leakage { p1: "nothing", p2: "the sizes of the classes and how many rows are suppressed, in a secret order" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!  "VEIL"  wire version (u8)  length of name (u8)  name of the protocol
-//!  protocol version (u16)  session (16)  round (u32)  batch (u32)  key id (8)  rows (u32)  checksum (u64)
+//!  protocol version (u16)  session (16)  round (u32)  batch (u32)  key id (8)
+//!  length of receipt (u16)  receipt  rows (u32)  checksum (u64)
 //! ```
-//! Little-endian. The checksum is XXH3-64 over all before it and over the rows; it finds damage. Forgery is kept out by
+//! Little-endian. The receipt of a census is in questions only; an answer has an empty one. The checksum is XXH3-64 over all before it and over the rows; it finds damage. Forgery is kept out by
 //! mutual TLS.
+
+use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, UInt32Type};
@@ -15,7 +18,10 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::ProtocolError;
 
 /// The layout of headers and batches.
-pub const WIRE_VERSION: u8 = 1;
+pub const WIRE_VERSION: u8 = 2;
+
+/// Bytes of what is of one length between the name and the receipt.
+const PLACE: usize = 2 + 16 + 4 + 4 + 8;
 
 const MAGIC: &[u8; 4] = b"VEIL";
 
@@ -34,12 +40,27 @@ pub struct Header {
     pub batch: u32,
     /// The key set.
     pub key_id: KeyId,
+    /// The receipt of the census under which it is asked, or nothing.
+    pub receipt: Arc<[u8]>,
 }
 
 impl Header {
+    /// The same above the answer.
+    #[must_use]
+    pub fn answered(&self) -> Self {
+        Self { receipt: Arc::default(), ..self.clone() }
+    }
+
+    /// The bytes of a header that say which batch it is: those of a question and of its answer are the same.
+    pub fn place(bytes: &[u8]) -> Option<&[u8]> {
+        let fixed = MAGIC.len() + 2;
+        let name = usize::from(*bytes.get(fixed - 1)?);
+        bytes.get(..fixed + name + PLACE)
+    }
+
     /// Its bytes, with the checksum of the batch.
     pub fn seal(&self, batch: &RecordBatch) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64 + self.protocol.len());
+        let mut bytes = Vec::with_capacity(64 + self.protocol.len() + self.receipt.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[WIRE_VERSION, self.protocol.len().min(255) as u8]);
         bytes.extend_from_slice(&self.protocol.as_bytes()[..self.protocol.len().min(255)]);
@@ -48,6 +69,9 @@ impl Header {
         bytes.extend_from_slice(&self.round.to_le_bytes());
         bytes.extend_from_slice(&self.batch.to_le_bytes());
         bytes.extend_from_slice(&self.key_id.0);
+        let receipt = self.receipt.get(..self.receipt.len().min(u16::MAX.into())).unwrap_or_default();
+        bytes.extend_from_slice(&(receipt.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(receipt);
         bytes.extend_from_slice(&(batch.num_rows() as u32).to_le_bytes());
         let checksum = checksum(&bytes, batch);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -78,6 +102,8 @@ impl Header {
         let (round, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let (number, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let (key_id, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (receipt, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or_else(short)?;
         let rows = <[u8; 4]>::try_from(rest).map_err(|_| short())?;
         if checksum(content, batch) != u64::from_le_bytes(*found)
             || u32::from_le_bytes(rows) as usize != batch.num_rows()
@@ -91,6 +117,7 @@ impl Header {
             round: u32::from_le_bytes(*round),
             batch: u32::from_le_bytes(*number),
             key_id: KeyId(*key_id),
+            receipt: receipt.into(),
         })
     }
 }
@@ -117,4 +144,50 @@ fn checksum(header: &[u8], batch: &RecordBatch) -> u64 {
         }
     }
     hash.digest()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::UInt32Array;
+
+    use super::*;
+
+    fn header(receipt: &[u8]) -> Header {
+        Header {
+            protocol: "open".to_owned(),
+            version: 258,
+            session: [7; 16],
+            round: 3,
+            batch: 4,
+            key_id: KeyId([9; 8]),
+            receipt: receipt.into(),
+        }
+    }
+
+    #[test]
+    fn receipts_travel_with_questions_and_not_with_answers() {
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(UInt32Array::from(vec![1, 2])) as _)]).unwrap();
+        for receipt in [vec![], vec![1], vec![5; 300], vec![6; 65_535]] {
+            let (asked, bytes) = (header(&receipt), header(&receipt).seal(&batch));
+            assert_eq!(Header::open(&bytes, &batch).unwrap(), asked);
+            assert_eq!(asked.answered(), header(&[]));
+            let answer = asked.answered().seal(&batch);
+            assert_eq!(answer.len(), bytes.len() - receipt.len());
+            assert_eq!(Header::place(&bytes).unwrap(), Header::place(&answer).unwrap());
+            assert_eq!(Header::place(&bytes).unwrap().len(), 4 + 2 + 4 + 2 + 16 + 4 + 4 + 8);
+            for length in (0..bytes.len()).step_by(bytes.len().div_ceil(64)) {
+                assert!(Header::open(&bytes[..length], &batch).is_err(), "{length} bytes");
+            }
+            let mut changed = bytes.clone();
+            changed[4 + 2 + 4 + 2 + 16 + 4 + 4 + 8] ^= 1;
+            assert!(Header::open(&changed, &batch).is_err(), "another length of the receipt");
+        }
+        assert_eq!(Header::place(&[]), None);
+        let mut old = header(&[]).seal(&batch);
+        old[4] = 1;
+        let refused = Header::open(&old, &batch).unwrap_err().to_string();
+        assert!(refused.contains("the wire version does not match: expected 2, got 1"), "{refused}");
+    }
 }

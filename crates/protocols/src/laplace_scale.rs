@@ -13,7 +13,7 @@ use veil_slots::{DEGREE, Fresh, KeyHolder, L0, Sample, SeededSlots, Slots};
 
 use crate::lift::MAX_WIDTH;
 use crate::message::message;
-use crate::{Leakage, Protocol, ProtocolError, Session, Workload, samples};
+use crate::{Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -81,6 +81,7 @@ impl Protocol for LaplaceScale {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the distance between a column's encrypted bounds, in every slot";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "the column's bounds" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer<SeededSlots>;

@@ -14,7 +14,7 @@ use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, S
 
 use crate::digits::{self, Folding, Order};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ impl Protocol for LessThan {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "whether a clear number of P2 is below a clear number of P1";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -39,10 +39,12 @@
 //!  redraw                a category, drawn again by P2         release           rows to a recipient
 //!  assess                risk and utility of a table           size_histogram    class sizes, to P1
 //!  group                 rows of a class together, by P2       gather            slots from public places
+//!  census, anchors       which rows take part                  context           what P2 knows of a batch besides its rows
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
 pub mod add_laplace;
+pub mod anchors;
 pub mod and;
 pub mod arrange;
 pub mod assess;
@@ -50,12 +52,14 @@ pub mod blend;
 pub mod block_sums;
 pub mod broadcast;
 pub mod catalog;
+pub mod census;
 pub mod centres;
 mod channel;
 pub mod choose;
 pub mod cluster_sums;
 pub mod compare_and_select;
 pub mod compare_exact;
+mod context;
 pub mod count_classes;
 pub mod count_small;
 pub mod count_tags;
@@ -108,19 +112,20 @@ mod session;
 pub mod shuffle;
 pub mod size_histogram;
 pub mod slot_sum;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tiles;
 pub mod truncate;
 pub mod zero_test;
 pub mod zeros;
 
 pub use channel::{Channel, Frames, InProcess};
+pub use context::Context;
 pub use counters::{Counted, Counters};
 pub use error::ProtocolError;
 pub use header::{Header, WIRE_VERSION};
 pub use layout::Layout;
-pub use leakage::Leakage;
+pub use leakage::{Leakage, Opens};
 pub use limits::Limits;
 pub use protocol::{Protocol, Workload};
 pub use randomness::Randomness;

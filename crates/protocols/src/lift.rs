@@ -16,7 +16,7 @@ use veil_cells::{CellArray, CellView, KeyId, MESSAGE_BITS, NOISE_BITS, phase_of_
 use veil_slots::{DEGREE, Factor, Fresh, KeyHolder, L1, Offset, PLAIN_MODULUS, Sample, SeededSlots, Slots, plain};
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, lift_affine, samples};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, lift_affine, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ impl Protocol for Lift {
         p1: "nothing",
         p2: "which samples of a file take part and which rows are NULL; values are masked to within 2^(w-48) of uniform",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer<SeededSlots>;

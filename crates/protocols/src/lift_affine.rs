@@ -24,7 +24,7 @@ use crate::lift::MAX_WIDTH;
 use crate::message::message;
 use crate::multiply::multiply;
 use crate::truncate::{Dividend, Rounding, truncate};
-use crate::{Leakage, Protocol, ProtocolError, Session, Workload, samples};
+use crate::{Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -66,6 +66,7 @@ impl Protocol for LiftAffine {
         p1: "nothing",
         p2: "which samples of a file take part, how many a row combines, and which rows are NULL; values and factors are masked to within 2^(w-48) of uniform",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer<SeededSlots>;

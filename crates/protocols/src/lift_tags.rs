@@ -17,7 +17,7 @@ use veil_cells::{CellArray, CellError, CellView, KeyId, Seed, phase_of_tag, tag_
 use veil_slots::{DEGREE, Fresh, KeyHolder, L1, Sample, SeededSlots, Slots, plain};
 
 pub use crate::lift::{Answer, Asked, Query, finish};
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, samples};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ impl Protocol for LiftTags {
         p1: "nothing",
         p2: "which samples of a file take part and which rows are NULL; tags are masked uniformly, what is left below them to within 2^-15",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer<SeededSlots>;

@@ -22,7 +22,7 @@ use crate::digits::{self, Folding, Order};
 use crate::lift::{self, Chunk, Rows};
 use crate::lookup::{Question, Table, lookup};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, samples};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -70,6 +70,7 @@ impl Protocol for LiftWide {
         p1: "nothing",
         p2: "which samples of a file take part and which rows are NULL; values are masked uniformly",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer<SeededSlots>;

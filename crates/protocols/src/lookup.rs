@@ -20,7 +20,7 @@ use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Outbound, Seeded
 use crate::channel::blocking;
 use crate::lookup_range::{self, LookupRange};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ impl Protocol for Lookup {
     const SUMMARY: &'static str = "a function over a small public domain";
     const LEAKAGE: Leakage =
         Leakage { p1: "nothing", p2: "nothing if every slot is in the domain; otherwise, which slots are not" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

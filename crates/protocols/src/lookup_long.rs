@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 
 use crate::block_sums::{self, GROUP, Part, Shape};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Tiles, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -97,6 +97,7 @@ impl Protocol for LookupLong {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "a function over a long public range, for few numbers";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "nothing: values are masked to within 2^-27 of uniform" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -13,7 +13,7 @@ use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Outbound, PLAIN_MODULUS,
 
 use crate::lookup::{GROUP, Group, MAX_DOMAIN};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -59,6 +59,7 @@ impl Protocol for LookupRange {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "a function over a small public range";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "nothing: values are masked to within 2^-38 of uniform" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

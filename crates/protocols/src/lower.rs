@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 use crate::fresh_cells::{self, Fresh};
 use crate::lift::MAX_WIDTH;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -81,6 +81,7 @@ impl Protocol for Lower {
         p1: "nothing",
         p2: "how many rows there are and whether they have tags; values are masked to within 2^(w-48) of uniform, tags uniformly",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::message::message;
 use crate::rotate::Blocks;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -69,6 +69,7 @@ impl Protocol for MatchPairs {
         p1: "nothing",
         p2: "which pairs of rows are equal, in the order in which P1 sends them (a secret one after a shuffle)",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

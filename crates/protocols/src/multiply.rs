@@ -10,7 +10,7 @@ use rand::CryptoRng;
 use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Offset, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ impl Protocol for Multiply {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the product of two encrypted vectors, slot by slot";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -13,7 +13,7 @@ use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots, plain};
 
 use crate::limits::BATCH_CIPHERTEXTS;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -36,12 +36,14 @@ pub enum Purpose {
     SizeHistogram,
     /// Whether, or how many, rows are in small classes: see [`count_classes`](crate::count_classes).
     SmallClasses,
+    /// How many classes a release has, the size of the smallest, and how many of its rows are suppressed.
+    ClassCheck,
 }
 
 impl Purpose {
     /// All purposes; the place is the number on the wire.
-    pub const ALL: [Self; 5] =
-        [Self::Metric, Self::ClusterFlags, Self::StopBit, Self::SizeHistogram, Self::SmallClasses];
+    pub const ALL: [Self; 6] =
+        [Self::Metric, Self::ClusterFlags, Self::StopBit, Self::SizeHistogram, Self::SmallClasses, Self::ClassCheck];
 
     /// For logs and counters.
     pub fn name(self) -> &'static str {
@@ -51,6 +53,7 @@ impl Purpose {
             Self::StopBit => "stop_bit",
             Self::SizeHistogram => "size_histogram",
             Self::SmallClasses => "small_classes",
+            Self::ClassCheck => "class_check",
         }
     }
 
@@ -106,6 +109,7 @@ impl Protocol for Open {
     const SUMMARY: &'static str = "a declared aggregate, shown to P1";
     const LEAKAGE: Leakage =
         Leakage { p1: "the declared aggregate", p2: "the purpose and how many numbers are opened" };
+    const OPENS: Opens = Opens(&Purpose::ALL);
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;

@@ -22,7 +22,7 @@ use crate::choose::Categories;
 use crate::lift::lift_column;
 use crate::lookup::{GROUP, MAX_DOMAIN, Question, lookup};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -86,6 +86,7 @@ impl Protocol for Redraw {
         p1: "nothing",
         p2: "the mechanism, its epsilon and the shape of the hierarchy; values are masked to within 2^-38 of uniform",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -26,7 +26,7 @@ use rand::CryptoRng;
 use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, L2, Offset, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 mod blinds;
 
@@ -73,6 +73,7 @@ impl Protocol for Relabel {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "secret labels of encrypted numbers, equal for equal ones";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

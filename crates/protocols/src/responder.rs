@@ -12,7 +12,7 @@ use veil_slots::KeyHolder;
 use crate::counters::Counters;
 use crate::randomness::Randomness;
 use crate::release::Desk;
-use crate::{Header, Limits, ProtocolError, catalog};
+use crate::{Context, Header, Limits, ProtocolError, catalog};
 
 /// A batch with its header.
 #[derive(Clone, Debug)]
@@ -60,6 +60,7 @@ pub struct Responder {
     limits: Limits,
     randomness: Randomness,
     counters: Counters,
+    require_census: bool,
 }
 
 impl std::fmt::Debug for Responder {
@@ -71,10 +72,16 @@ impl std::fmt::Debug for Responder {
 impl Responder {
     /// Answers with these keys.
     pub fn new(holder: Arc<dyn KeyHolder>, limits: Limits, randomness: Randomness) -> Self {
-        Self { holder, desk: None, limits, randomness, counters: Counters::default() }
+        Self { holder, desk: None, limits, randomness, counters: Counters::default(), require_census: false }
     }
 
-    /// With a desk that decides about releases. Without one, nothing is released.
+    /// Opens numbers, and seals rows, under a census only.
+    #[must_use]
+    pub fn require_census(self) -> Self {
+        Self { require_census: true, ..self }
+    }
+
+    /// With a desk that holds questions and releases against the owner's rules. Without one, nothing is released, and under a census nothing opened.
     #[must_use]
     pub fn with_desk(self, desk: Arc<dyn Desk>) -> Self {
         Self { desk: Some(desk), ..self }
@@ -106,7 +113,8 @@ impl Responder {
             let found = request.batch.num_rows();
             return Err(ProtocolError::TooLarge { what: "a number of rows", found, limit: self.limits.rows });
         }
-        let (header, batch) = request.open()?;
+        let Frame { header: header_bytes, batch } = request;
+        let header = Header::open(&header_bytes, &batch)?;
         let entry = catalog::find(&header.protocol).ok_or_else(|| {
             ProtocolError::Unsupported(format!(
                 "P2 knows no protocol `{}`; run the same version of veil on both sides",
@@ -130,13 +138,20 @@ impl Responder {
             });
         }
         let rngs = (0..batch.num_rows()).map(|_| StdRng::from_seed(self.randomness.seed())).collect();
-        let ran = (entry.run)(&batch, self.holder.as_ref(), self.desk.as_deref(), &self.limits, rngs)?;
+        let context = Context {
+            desk: self.desk.as_deref(),
+            session: header.session,
+            header: &header_bytes,
+            receipt: &header.receipt,
+            require_census: self.require_census,
+        };
+        let ran = (entry.run)(&batch, self.holder.as_ref(), &context, &self.limits, rngs)?;
         for (purpose, count) in &ran.opened {
             // What an auditor reads: P1 sees numbers through protocols that say so here, and no others.
             tracing::info!(purpose = purpose.name(), count, session = %short(&header.session), "opened to P1");
             self.counters.record_opened(*purpose, *count);
         }
-        let reply = Frame::new(&header, ran.batch);
+        let reply = Frame::new(&header.answered(), ran.batch);
         self.counters.record(entry.name, batch.num_rows(), bytes_in, reply.bytes(), started.elapsed());
         Ok(reply)
     }

@@ -28,6 +28,7 @@ pub struct Session {
     key_id: KeyId,
     randomness: Randomness,
     id: [u8; 16],
+    receipt: Arc<[u8]>,
     rounds: Arc<AtomicU32>,
     traffic: Arc<Traffic>,
 }
@@ -98,7 +99,14 @@ impl Session {
     pub fn with(channel: Arc<dyn Channel>, key_id: KeyId, sanitizer: Sanitizer, randomness: Randomness) -> Self {
         let mut id = [0; 16];
         id.copy_from_slice(&randomness.seed()[..16]);
-        Self { channel, sanitizer, key_id, randomness, id, rounds: Arc::default(), traffic: Arc::default() }
+        let (receipt, rounds, traffic) = Default::default();
+        Self { channel, sanitizer, key_id, randomness, id, receipt, rounds, traffic }
+    }
+
+    /// The same run, whose batches all show a receipt from now on.
+    #[must_use]
+    pub fn under(&self, receipt: Vec<u8>) -> Self {
+        Self { receipt: receipt.into(), ..self.clone() }
     }
 
     /// The key set.
@@ -177,6 +185,7 @@ impl Session {
             round: self.rounds.fetch_add(1, Ordering::Relaxed),
             batch: 0,
             key_id: self.key_id,
+            receipt: self.receipt.clone(),
         };
         self.traffic.rounds.fetch_add(1, Ordering::Relaxed);
         // What P1 remembers between asking and finishing travels beside the requests, in the same order.
@@ -260,7 +269,7 @@ struct Halves {
 impl Halves {
     fn finish_batch(&self, asked: &Header, waiting: Part, answer: Frame) -> Result<Part, ProtocolError> {
         let (header, batch) = answer.open()?;
-        if header != *asked || batch.num_rows() != waiting.count {
+        if header != asked.answered() || batch.num_rows() != waiting.count {
             return Err(ProtocolError::Malformed("P2's answer belongs to another question".to_owned()));
         }
         (self.finish)(waiting, &batch)

@@ -15,7 +15,7 @@ use crate::count_classes::{Labels, Layout};
 use crate::limits::BATCH_CIPHERTEXTS;
 use crate::message::message;
 use crate::open::{MAX_OPENED, Purpose};
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -43,6 +43,12 @@ message! {
     }
 }
 
+/// The most numbers of a histogram: sizes 1, 2 .. s need s (s + 1) / 2 rows, and each size comes with how many classes have it.
+fn most_numbers(rows: u32) -> u32 {
+    let sizes = ((8 * u64::from(rows) + 1).isqrt() - 1) / 2;
+    1 + 2 * sizes as u32
+}
+
 impl Workload for Query<Inbound> {
     fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
         let layout = Layout { rows: self.rows as usize, block: self.block as usize };
@@ -51,7 +57,7 @@ impl Workload for Query<Inbound> {
     }
 
     fn opens(&self) -> Option<(Purpose, u32)> {
-        Some((Purpose::SizeHistogram, self.lists))
+        Some((Purpose::SizeHistogram, self.lists.saturating_mul(most_numbers(self.rows))))
     }
 }
 
@@ -63,6 +69,7 @@ impl Protocol for SizeHistogram {
         p1: "how many classes of the asked columns there are of every size, and how many rows are suppressed",
         p2: "the same, in a secret order",
     };
+    const OPENS: Opens = Opens(&[Purpose::SizeHistogram]);
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;
@@ -199,6 +206,18 @@ mod tests {
         let found =
             size_histogram(&parties.session, rows, 2 * DEGREE, vec![Labels { vectors, lists: 1 }]).await.unwrap();
         assert_eq!(found, [sizes(0, &[(1, 1), (2, DEGREE as u64 - 1)])]);
+    }
+
+    #[test]
+    fn histograms_are_charged_for_the_longest_that_their_rows_can_have() {
+        for rows in [0u64, 1, 2, 3, 5, 6, 7, 8191, 8192, 8193, 1_000_000] {
+            let mut sizes = 0;
+            while (sizes + 1) * (sizes + 2) / 2 <= rows {
+                sizes += 1;
+            }
+            assert_eq!(u64::from(most_numbers(rows as u32)), 1 + 2 * sizes, "{rows} rows");
+        }
+        assert_eq!(most_numbers(1_000_000), 2827);
     }
 
     #[test]

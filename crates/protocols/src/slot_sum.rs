@@ -11,7 +11,7 @@ use rand::CryptoRng;
 use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L0, Level, Outbound, SeededSlots, Slots, plain};
 
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ impl Protocol for SlotSum {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the sum of all slots, in every slot";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

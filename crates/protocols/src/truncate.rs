@@ -19,7 +19,7 @@ use crate::digits::{self, Folding, Order};
 use crate::less_than::BITS;
 use crate::message::message;
 use crate::multiply::multiply;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -69,6 +69,7 @@ impl Protocol for Truncate {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "the quotient by a power of two, exactly";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

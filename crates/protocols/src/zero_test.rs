@@ -13,7 +13,7 @@ use veil_slots::{DEGREE, Fresh, Inbound, KeyHolder, L1, Outbound, SeededSlots, S
 
 use crate::less_than::BITS;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, and, digits};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, and, digits};
 
 /// The protocol.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ impl Protocol for ZeroTest {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "whether encrypted numbers are zero";
     const LEAKAGE: Leakage = Leakage::NOTHING;
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer<SeededSlots>;

@@ -14,7 +14,7 @@ use veil_slots::{DEGREE, KeyHolder, SEEDED_BYTES};
 
 use crate::fresh_cells::{self, Fresh};
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -60,6 +60,7 @@ impl Protocol for Zeros {
     const VERSION: u16 = 2;
     const SUMMARY: &'static str = "fresh cells of messages that P1 chose";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "how many cells of how many lanes are made" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer;

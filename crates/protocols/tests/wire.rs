@@ -16,8 +16,10 @@ use sha2::{Digest, Sha256};
 use veil_cells::{Cell, CellArray, CellType, CellView, ColumnId, KeyId, Kind, Lanes, Mechanism, Width, scale_cells};
 use veil_keys::{OwnerKeys, encrypt_column, encrypt_constants};
 use veil_protocols::add_laplace::add_laplace;
+use veil_protocols::anchors::Anchors;
 use veil_protocols::blend::blend;
 use veil_protocols::broadcast::broadcast;
+use veil_protocols::census::{self, Census, Counted, Granted, take_release_census};
 use veil_protocols::centres::centres;
 use veil_protocols::cluster_sums::cluster_sums;
 use veil_protocols::compare_and_select::{Pair, compare_and_select};
@@ -41,7 +43,7 @@ use veil_protocols::release::attest::attest;
 use veil_protocols::release::check_classes::{Labelled, check_classes};
 use veil_protocols::release::masks::{Masks, Modulus};
 use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_parcels};
-use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedParcel, SealedParcel};
+use veil_protocols::release::{Admission, Asked, ClassSizes, Desk, OpenedParcel, SealedParcel};
 use veil_protocols::shuffle::{Orders, shuffle};
 use veil_protocols::size_histogram::{Sizes, size_histogram};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
@@ -190,11 +192,19 @@ impl Desk for Generous {
         Ok(Admission { permit: b"permit".to_vec(), header: b"header".to_vec(), terms: asked.to_vec() })
     }
 
+    fn census(&self, session: [u8; 16], counted: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+        Ok(Granted { receipt: [&session[..], counted.question.name().as_bytes()].concat(), permit: counted.permit })
+    }
+
+    fn opens(&self, _: Asked<'_>) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
     fn classes(&self, permit: &[u8], sizes: &ClassSizes, _: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError> {
         Ok([permit, &[sizes.smallest as u8]].concat())
     }
 
-    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, permit: &[u8], _: bool) -> Result<Vec<usize>, ProtocolError> {
         match permit {
             b"permit" => Ok(vec![1, 1, 1]),
             _ => Err(ProtocolError::Denied("no permit".to_owned())),
@@ -211,9 +221,32 @@ impl Desk for Generous {
     }
 }
 
+/// The rows of cells, each of which is of one row of its file.
+fn anchors_of(cells: CellArray<'_>) -> Anchors {
+    let mut anchors = Anchors::default();
+    for row in 0..cells.len() {
+        let provenance = CellView::parse(cells.bytes(row).unwrap()).unwrap().provenance().unwrap();
+        anchors.add(&provenance.unwrap().anchors());
+    }
+    anchors
+}
+
 /// The protocols of a release: a column from cells, one from slots of which some rows are suppressed, and one of sums.
 async fn releases(session: &Session, slots: Slots<L1>, cells: CellArray<'_>) {
     let admission = apply(session, b"{}".to_vec()).await.unwrap();
+    let census = Census {
+        question: census::Question::Release,
+        columns: vec![ColumnId([3; 8])],
+        rows: 3,
+        constants: 0,
+        files: anchors_of(cells).0,
+        least: 1,
+        least_sum: Some(2),
+        permit: admission.permit,
+    };
+    let (session, permit) = take_release_census(session, census).await.unwrap();
+    let admission = Admission { permit, ..admission };
+    let session = &session;
     let labelled = Labelled { permit: admission.permit.clone(), vectors: vec![slots.clone()], rows: 3 };
     let (permit, sizes) = check_classes(session, labelled).await.unwrap();
     assert_eq!((permit.as_slice(), sizes.classes), (&b"permit\x03"[..], 1));
@@ -236,7 +269,8 @@ async fn releases(session: &Session, slots: Slots<L1>, cells: CellArray<'_>) {
         // The third row is NULL.
         Column::Dense(vec![vec![sum([0, 1]), sum([1, 2])]]),
     ];
-    let parcel = Parcel { permit: admission.permit.clone(), number: 7, rows: 3, columns, seed: [9; 32] };
+    let anchors = anchors_of(cells);
+    let parcel = Parcel { permit: admission.permit.clone(), number: 7, rows: 3, anchors, columns, seed: [9; 32] };
     let sealed = seal_parcels(session, vec![parcel]).await.unwrap().remove(0);
     assert_eq!(sealed.receipt, [7, 0, 0, 0]);
     let (mut masks, words) = (Masks::new([9; 32]), sealed.sealed.as_chunks::<8>().0);
@@ -481,7 +515,7 @@ fn a_repeated_request_gets_an_equivalent_answer() {
     let again = run.responder.answer(request.clone()).unwrap();
     assert_eq!(digest(&again), digest(first), "what is opened is the same");
     let header = Header::open(&again.header, &again.batch).unwrap();
-    assert_eq!(header, request.clone().open().unwrap().0);
+    assert_eq!(header, request.clone().open().unwrap().0.answered());
 }
 
 /// The table of docs/protocols is the catalog. `VEIL_BLESS=1` writes it anew.

@@ -1,4 +1,4 @@
-//! The key holder's desk: holds applications against the policy, spends from the ledger, adds noise, seals, signs.
+//! The key holder's desk: holds questions and applications against the policy, spends from the ledger, adds noise, seals, signs.
 //!
 //! It keeps nothing but the ledger. A permit says what was granted and found; P1 shows it with every parcel. Noise follows from release, parcel and column
 //! through a secret of P2's, and a parcel number stands for one content for good: who asks again gets the same, and nothing to average noise out
@@ -14,19 +14,26 @@ use sha2::{Digest as _, Sha256};
 use veil_cells::{Cell, CellType, ColumnConstants, ColumnId, Kind, Mechanism, Role, message_of_phase};
 use veil_privacy::{Epsilon, GeometricMechanism, LaplaceMechanism};
 use veil_protocols::ProtocolError;
-use veil_protocols::release::{Admission, ClassSizes, Desk, OpenedColumn, OpenedParcel, SealedParcel};
+use veil_protocols::anchors::Anchors;
+use veil_protocols::census::{Counted, Granted, Question};
+use veil_protocols::release::{Admission, Asked, ClassSizes, Desk, OpenedColumn, OpenedParcel, SealedParcel};
 use veil_slots::{KeyHolder, Sample};
 use zeroize::Zeroizing;
 
+use crate::anchor_hash::AnchorHash;
+use crate::census_receipt::CensusReceipt;
+use crate::ledger::Ask;
 use crate::parcel::{HEADER_NUMBER, Header, HeaderColumn, MaskedValues, SEAL_INFO, associated};
-use crate::permit::{Permit, PermittedColumn, Receipt};
+use crate::permit::{Permit, PermittedColumn, Receipt, SealedRows};
 use crate::{
-    Application, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest, MinK,
-    Party, Policy, ROW_KEY_LANES, RecipientPublicKey, Refusal, ReleaseError, hides_rows, seal_to,
+    Application, AskRules, Attestation, ClassCheck, Content, Digest, Ledger, LedgerError, MANIFEST_CONTEXT, Manifest,
+    MinK, Party, Policy, ROW_KEY_LANES, RecipientPublicKey, Refusal, ReleaseError, hides_rows, seal_to,
 };
 
-/// How long a permit is good for.
-const PERMIT_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a permit is good for, and the receipt of a census.
+const PERMIT_LIFE: Duration = Duration::from_secs(SECONDS_A_DAY);
+
+const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// The keys that a desk works with; `veil-keys` has them.
 pub trait DeskKeys: Send + Sync {
@@ -42,15 +49,19 @@ pub trait DeskKeys: Send + Sync {
 
 /// The desk.
 pub struct ReleaseDesk<K> {
-    policy: Policy,
+    policy: Option<Policy>,
     ledger: Ledger,
     keys: K,
     now: fn() -> u64,
+    releases: bool,
 }
 
 impl<K> std::fmt::Debug for ReleaseDesk<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ReleaseDesk(key set {})", self.policy.key_set())
+        match &self.policy {
+            Some(policy) => write!(f, "ReleaseDesk(key set {})", policy.key_set()),
+            None => f.write_str("ReleaseDesk(no policy)"),
+        }
     }
 }
 
@@ -84,9 +95,16 @@ fn unix_now() -> u64 {
 }
 
 impl<K: DeskKeys> ReleaseDesk<K> {
-    /// With the owner's policy, which has been verified, and the ledger.
-    pub fn new(policy: Policy, ledger: Ledger, keys: K) -> Self {
-        Self { policy, ledger, keys, now: unix_now }
+    /// With the owner's policy, which has been verified, and the ledger. Without a policy nothing is released, and questions are held against
+    /// [cautious rules](AskRules::default).
+    pub fn new(policy: impl Into<Option<Policy>>, ledger: Ledger, keys: K) -> Self {
+        Self { policy: policy.into(), ledger, keys, now: unix_now, releases: true }
+    }
+
+    /// For questions alone, whatever the policy says about recipients.
+    #[must_use]
+    pub fn without_releases(self) -> Self {
+        Self { releases: false, ..self }
     }
 
     /// With another clock: seconds since 1970.
@@ -100,13 +118,36 @@ impl<K: DeskKeys> ReleaseDesk<K> {
         self.keys.secret("permit", &[])
     }
 
-    fn open_permit(&self, permit: &[u8]) -> Result<Permit, ProtocolError> {
-        Permit::open(permit, &self.permit_key(), self.policy.digest(), (self.now)())
+    fn census_key(&self) -> Zeroizing<[u8; 32]> {
+        self.keys.secret("census", &[])
     }
 
-    fn receipt(&self, permit: &Permit, number: u32, rows: u32, sealed: &Digest) -> Receipt {
-        let data = [&permit.release.0[..], &number.to_le_bytes(), &rows.to_le_bytes(), &sealed.0].concat();
-        Receipt::new(rows, &self.keys.secret("receipt", &data))
+    /// What no policy has instead of a digest.
+    fn policy_digest(&self) -> Digest {
+        self.policy.as_ref().map_or(Digest([0; 32]), Policy::digest)
+    }
+
+    fn policy(&self) -> Result<&Policy, ProtocolError> {
+        let policy = self.policy.as_ref().filter(|_| self.releases);
+        policy.ok_or_else(|| ProtocolError::Denied(NO_POLICY.to_owned()))
+    }
+
+    fn open_permit(&self, permit: &[u8]) -> Result<Permit, ProtocolError> {
+        self.policy()?;
+        Permit::open(permit, &self.permit_key(), self.policy_digest(), (self.now)())
+    }
+
+    /// Which rows of files a release, or a part of it, is of.
+    fn hash(&self, permit: &Permit, anchors: &Anchors) -> AnchorHash {
+        let release = permit.release;
+        AnchorHash::of(anchors, |file| self.keys.secret("anchors", &[&release.0[..], &file.0].concat()))
+    }
+
+    /// Takes the rows of a release into its permit.
+    fn count_release(&self, counted: &Counted, rng: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError> {
+        let mut permit = self.open_permit(&counted.permit)?;
+        permit.count(counted, self.hash(&permit, &counted.anchors))?;
+        permit.seal(&self.permit_key(), rng)
     }
 
     /// A column of the header, and what is to be done to it.
@@ -151,7 +192,54 @@ impl<K: DeskKeys> ReleaseDesk<K> {
     }
 }
 
+/// Says that nothing is released.
+const NO_POLICY: &str =
+    "P2 releases nothing: start it with --policy and --state, which the owner's `veil policy sign` is for";
+
 impl<K: DeskKeys> Desk for ReleaseDesk<K> {
+    fn census(&self, session: [u8; 16], counted: Counted, rng: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+        let (now, cautious) = ((self.now)(), AskRules::default());
+        if let Some(ended) = self.policy.as_ref().and_then(Policy::expires).filter(|end| now >= *end) {
+            return Err(ProtocolError::Denied(Refusal::PolicyExpired { ended }.to_string()));
+        }
+        let rules = self.policy.as_ref().map_or(&cautious, Policy::ask);
+        let Counted { question, rows, constants, .. } = counted;
+        // The policy says by recipients what may be released. What a release opens besides is counted as all is.
+        let (numbers, permit) = match question {
+            Question::Release => (rules.numbers, self.count_release(&counted, rng)?),
+            _ => {
+                let limits = rules.grant(question, &counted.columns, rows, constants);
+                (limits.map_err(|refusal| ProtocolError::Denied(refusal.to_string()))?.numbers, Vec::new())
+            }
+        };
+        let receipt = CensusReceipt {
+            question,
+            session,
+            rows,
+            numbers,
+            policy: self.policy_digest(),
+            expires: now.saturating_add(PERMIT_LIFE.as_secs()),
+            files: counted.anchors.0.keys().copied().collect(),
+        };
+        Ok(Granted { receipt: receipt.seal(&self.census_key(), rng)?, permit })
+    }
+
+    fn opens(&self, asked: Asked<'_>) -> Result<(), ProtocolError> {
+        let now = (self.now)();
+        let Asked { session, receipt, opened, digest } = asked;
+        let receipt = CensusReceipt::open(receipt, &self.census_key(), session, self.policy_digest(), now)?;
+        if let Some((purpose, _)) = opened.iter().find(|(purpose, _)| !receipt.question.opens(*purpose)) {
+            return Err(ProtocolError::Denied(format!(
+                "numbers of the kind {} do not belong to {}, of which the rows were counted",
+                purpose.name(),
+                receipt.question.name()
+            )));
+        }
+        let numbers = opened.iter().fold(0u64, |sum, (_, count)| sum.saturating_add((*count).into()));
+        let ask = Ask { day: now / SECONDS_A_DAY, files: &receipt.files, numbers, limit: receipt.numbers, digest };
+        self.ledger.ask(ask).map_err(|error| refused(&error))
+    }
+
     fn apply(
         &self,
         application: &[u8],
@@ -162,7 +250,8 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let now = (self.now)();
         // A retry has spent already what it is going to.
         let spent = |recipient: &str, column| self.ledger.spent_besides(application.release, recipient, column);
-        let grant = self.policy.grant(&application, now, &spent).map_err(|refusal| match refusal {
+        let policy = self.policy()?;
+        let grant = policy.grant(&application, now, &spent).map_err(|refusal| match refusal {
             Refusal::BudgetSpent { .. } => ProtocolError::Exhausted(refusal.to_string()),
             other => ProtocolError::Denied(other.to_string()),
         })?;
@@ -204,7 +293,8 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             min_rows: grant.min_rows,
             rows: application.rows,
             suppressed: None,
-            policy: self.policy.digest(),
+            census: None,
+            policy: policy.digest(),
             expires: grant.expires.min(now.saturating_add(PERMIT_LIFE.as_secs())),
         };
         if let Some(rows) = permit.rows {
@@ -223,6 +313,12 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let Some((required, columns)) = permit.k.clone() else {
             return Err(ProtocolError::Denied("the policy does not ask about classes of this release".to_owned()));
         };
+        if let Some(census) = permit.census.filter(|census| census.rows != u64::from(sizes.rows)) {
+            return Err(ProtocolError::Denied(format!(
+                "classes of {} rows are to be counted, and the release has {}: begin it again",
+                sizes.rows, census.rows
+            )));
+        }
         if sizes.classes > 0 && sizes.smallest < required {
             return Err(ProtocolError::Denied(format!(
                 "some rows of the release share {} with fewer than {} others, and the policy wants classes of {required}: k_anonymize them with k => {required}",
@@ -232,20 +328,23 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         }
         let smallest = Some(u64::from(sizes.smallest));
         permit.classes = Some(ClassCheck { required, columns, passed: true, smallest });
-        permit.enough(u64::from(sizes.rows.saturating_sub(sizes.suppressed)))?;
         (permit.rows, permit.suppressed) = (Some(sizes.rows.into()), Some(sizes.suppressed.into()));
+        permit.enough(u64::from(sizes.rows).saturating_sub(permit.nobody()))?;
         permit.seal(&self.permit_key(), rng)
     }
 
-    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, permit: &[u8], require_census: bool) -> Result<Vec<usize>, ProtocolError> {
         let permit = self.open_permit(permit)?;
+        if require_census {
+            permit.is_counted()?;
+        }
         permit.is_complete()?;
         Ok(permit.columns.iter().map(|column| column.lanes).collect())
     }
 
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
         let permit = self.open_permit(parcel.permit)?;
-        let OpenedParcel { number, rows, most_rows, mut columns, .. } = parcel;
+        let OpenedParcel { number, rows, most_rows, anchors, mut columns, .. } = parcel;
         if number == HEADER_NUMBER {
             return Err(ProtocolError::Malformed("parcels are counted from one".to_owned()));
         }
@@ -269,8 +368,9 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let values = MaskedValues { rows, columns }.to_bytes();
         let bound = associated(permit.release, Party::P2, number);
         let sealed = seal_to(&permit.key, SEAL_INFO, &bound, &values, rng).map_err(|error| malformed(&error))?;
-        let receipt = self.receipt(&permit, number, rows, &Digest::of(&sealed)).as_bytes().to_vec();
-        Ok(SealedParcel { sealed, receipt })
+        let of = SealedRows { release: permit.release, number, sealed: &Digest::of(&sealed) };
+        let receipt = Receipt::new(rows, self.hash(&permit, anchors), &of, &self.keys);
+        Ok(SealedParcel { sealed, receipt: receipt.as_bytes().to_vec() })
     }
 
     fn attest(&self, permit: &[u8], manifest: &[u8]) -> Result<Vec<u8>, ProtocolError> {
@@ -282,7 +382,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let names: Vec<&String> = manifest.columns.iter().map(|column| &column.name).collect();
         let spent: BTreeMap<&String, u64> = permit.spends.iter().map(|spend| (&spend.name, spend.epsilon)).collect();
         let said: BTreeMap<&String, u64> = manifest.spent.iter().map(|(name, epsilon)| (name, *epsilon)).collect();
-        if manifest.release != permit.release || manifest.key_set != self.policy.key_set() {
+        if manifest.release != permit.release || manifest.key_set != self.policy()?.key_set() {
             return differs("release");
         }
         if manifest.recipient != permit.recipient || manifest.query != permit.query {
@@ -303,13 +403,18 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         if !numbers.clone().eq(manifest.digests.keys().copied()) || !numbers.eq(receipts.keys().copied()) {
             return differs("number of parcels");
         }
-        let mut rows = 0;
+        let (mut rows, mut anchors) = (0, AnchorHash::default());
         for ((number, digests), receipt) in manifest.digests.iter().zip(receipts.values()) {
-            let shown = Receipt::shown(receipt);
-            if shown.as_bytes() != self.receipt(&permit, *number, shown.rows(), &digests.p2).as_bytes() {
-                return differs("parcel");
-            }
-            rows += u64::from(shown.rows());
+            let of = SealedRows { release: permit.release, number: *number, sealed: &digests.p2 };
+            let Some((of_parcel, hash)) = Receipt::open(receipt, &of, &self.keys) else { return differs("parcel") };
+            rows += u64::from(of_parcel);
+            anchors = anchors.and(hash);
+        }
+        // What was sealed is what was counted: no row is in two parcels, and none is there that was not told.
+        if permit.census.is_some_and(|census| census.anchors != anchors || census.rows != rows) {
+            return Err(ProtocolError::Denied(
+                "the parcels of the release are of other rows than were counted before it: it is not signed".to_owned(),
+            ));
         }
         // What was counted is what was sealed; what was only said is no more than that.
         let is_all = match (permit.rows, &permit.classes) {
@@ -320,7 +425,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         if manifest.rows != rows || manifest.suppressed != permit.suppressed || !is_all {
             return differs("number of rows");
         }
-        permit.enough(rows.saturating_sub(permit.suppressed.unwrap_or(0)))?;
+        permit.enough(rows.saturating_sub(permit.nobody()))?;
         let bytes = manifest.to_bytes().map_err(|error| malformed(&error))?;
         let attestation = self.keys.attest(MANIFEST_CONTEXT, &bytes);
         serde_json::to_vec(&attestation).map_err(|error| ProtocolError::Internal(error.to_string()))
@@ -333,7 +438,9 @@ fn malformed(why: &dyn ToString) -> ProtocolError {
 
 fn refused(error: &LedgerError) -> ProtocolError {
     match error {
-        LedgerError::OverBudget { .. } => ProtocolError::Exhausted(error.to_string()),
+        LedgerError::OverBudget { .. } | LedgerError::NumbersSpent { .. } | LedgerError::ManyFiles(_) => {
+            ProtocolError::Exhausted(error.to_string())
+        }
         LedgerError::OtherRelease(_) | LedgerError::OtherParcel { .. } => ProtocolError::Denied(error.to_string()),
         // Paths of P2 are its own business.
         _ => ProtocolError::Internal("P2's ledger cannot be written; its log says more".to_owned()),

@@ -1,4 +1,4 @@
-//! A file of lines that only grows: what `append` has returned for is on the disk.
+//! A file of lines that only grows. A line is written first, and synced later, so that many can share the wait for the disk.
 //!
 //! ```text
 //!  {"version":1,"sum":"<32 hexadecimal digits>","entry":{..}}
@@ -9,6 +9,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -25,10 +26,13 @@ type Sum = [u8; 16];
 /// The open file.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     sum: Sum,
+    /// Bytes that were written.
     length: u64,
+    /// Bytes of these that are known to be on the disk.
+    durable: u64,
     /// A write failed: what the disk has is uncertain until the file is read again.
     broken: bool,
 }
@@ -45,7 +49,8 @@ impl Journal {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io)?;
-        let mut journal = Self { file, path: path.to_owned(), sum: Sum::default(), length: 0, broken: false };
+        let (file, path_of) = (Arc::new(file), path.to_owned());
+        let mut journal = Self { file, path: path_of, sum: Sum::default(), length: 0, durable: 0, broken: false };
         for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let Some(line) = line.strip_suffix(b"\n") else { break };
             let damaged = |why: String| LedgerError::Damaged { path: path.to_owned(), line: at + 1, why };
@@ -57,27 +62,62 @@ impl Journal {
         if journal.length < bytes.len() as u64 {
             journal.file.set_len(journal.length).and_then(|()| journal.file.sync_all()).map_err(io)?;
         }
-        journal.file.seek(SeekFrom::Start(journal.length)).map_err(io)?;
+        journal.file.as_ref().seek(SeekFrom::Start(journal.length)).map_err(io)?;
+        // Lines that a P2 has written and not synced before it ended count, so they must be on the disk before anything follows from them.
+        journal.file.sync_data().map_err(io)?;
+        journal.durable = journal.length;
         Ok(journal)
     }
 
-    /// Adds an entry; it is on the disk when this returns.
-    pub(crate) fn append(&mut self, entry: &str) -> Result<(), LedgerError> {
-        if self.broken {
-            return Err(LedgerError::Broken(self.path.clone()));
-        }
+    /// Adds an entry, which is not on the disk yet.
+    pub(crate) fn write(&mut self, entry: &str) -> Result<(), LedgerError> {
+        self.is_sound()?;
         let sum = chained(&self.sum, entry);
         let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
         let line = format!("{BEFORE_VERSION}{VERSION}{BEFORE_SUM}{hex}{BEFORE_ENTRY}{entry}}}\n");
-        if let Err(source) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()) {
-            // After a failed write or sync nobody knows what the disk has, until it is read again.
-            self.broken = true;
-            let _ = self.file.set_len(self.length);
-            return Err(LedgerError::Io { path: self.path.clone(), source });
+        if let Err(source) = self.file.as_ref().write_all(line.as_bytes()) {
+            return Err(self.failed(source));
         }
         self.sum = sum;
         self.length += line.len() as u64;
         Ok(())
+    }
+
+    /// Bytes that were written so far.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether so many bytes are on the disk.
+    pub(crate) fn is_durable(&self, length: u64) -> Result<bool, LedgerError> {
+        self.is_sound().map(|()| self.durable >= length)
+    }
+
+    /// The file, to be synced while others write.
+    pub(crate) fn file(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
+    /// Takes in what a sync of the file has come to, which began when so many bytes had been written.
+    pub(crate) fn synced(&mut self, length: u64, outcome: std::io::Result<()>) -> Result<(), LedgerError> {
+        match outcome {
+            Ok(()) => {
+                self.durable = self.durable.max(length);
+                Ok(())
+            }
+            Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    fn is_sound(&self) -> Result<(), LedgerError> {
+        if self.broken { Err(LedgerError::Broken(self.path.clone())) } else { Ok(()) }
+    }
+
+    /// After a failed write or sync nobody knows what the disk has, until it is read again.
+    fn failed(&mut self, source: std::io::Error) -> LedgerError {
+        self.broken = true;
+        let _ = self.file.set_len(self.durable);
+        LedgerError::Io { path: self.path.clone(), source }
     }
 
     fn check<'a>(&self, line: &'a [u8]) -> Result<(Sum, &'a str), String> {
@@ -133,7 +173,7 @@ mod tests {
     fn three(path: &Path) -> Vec<usize> {
         let mut journal = Journal::open(path, |_| Ok(())).unwrap();
         let add = |entry| {
-            journal.append(entry).unwrap();
+            journal.write(entry).unwrap();
             fs::read(path).unwrap().len()
         };
         ["{\"a\":1}", "{\"b\":\"x}\"}", "{\"c\":3}"].map(add).to_vec()
@@ -154,7 +194,7 @@ mod tests {
             assert_eq!(kept.len(), expected.checked_sub(1).map_or(0, |last| ends[last]), "{length} bytes");
             // What follows a cut is read as well.
             if length % 16 == 0 {
-                Journal::open(&path, |_| Ok(())).unwrap().append("{}").unwrap();
+                Journal::open(&path, |_| Ok(())).unwrap().write("{}").unwrap();
                 assert_eq!(read(&path).unwrap().len(), expected + 1, "{length} bytes");
             }
         }

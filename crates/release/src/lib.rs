@@ -13,17 +13,23 @@
 //!  application     what the engine asks the key holder to release
 //!  policy          the owner's rules, as TOML
 //!  signed_policy   the same with the owner's signature
+//!  ask             the owner's rules for questions about rows
 //!  grant           an application held against the rules
 //!  ledger          what was released and spent, durably
 //!  manifest        what a release was, for the recipient to keep
 //!  attestation     the servers' signatures under a manifest
 //!  parcel          what the recipient gets, in its two parts
 //!  hidden_rows     what the engine sees of rows that may be suppressed, each under a key
-//!  permit, desk    how the key holder decides, spends, adds noise, seals and signs
+//!  census_receipt  a question that was granted
+//!  anchor_hash     which rows a release is of, in a number that adds up over its parcels
+//!  permit, desk    how the key holder decides, spends, adds noise, seals and signs; own_seal is what it seals to itself with
 //! ```
 
+mod anchor_hash;
 mod application;
+mod ask;
 mod attestation;
+mod census_receipt;
 mod desk;
 mod error;
 mod grant;
@@ -31,6 +37,7 @@ mod hidden_rows;
 mod journal;
 mod ledger;
 mod manifest;
+mod own_seal;
 mod owner_public;
 mod parcel;
 mod permit;
@@ -40,9 +47,12 @@ mod release_id;
 mod seal_cipher;
 mod signature;
 mod signed_policy;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod text_form;
 
 pub use application::{Application, AskedColumn, Content, MAX_APPLICATION_BYTES, MAX_COLUMNS};
+pub use ask::{AskLimits, AskRefusal, AskRule, AskRules, CAUTIOUS_NUMBERS, CAUTIOUS_ROWS};
 pub use attestation::{
     Attestation, Attester, CERTIFICATE_CONTEXT, MANIFEST_CONTEXT, Party, SignedManifest, certified_bytes,
 };
@@ -50,7 +60,7 @@ pub use desk::{DeskKeys, ReleaseDesk, Terms, Unsigned};
 pub use error::ReleaseError;
 pub use grant::{Grant, MinK, Refusal, Spend};
 pub use hidden_rows::{HiddenRows, ROW_KEY_LANES, RowKey, hides_rows};
-pub use ledger::{LEDGER_FILE, Ledger, LedgerError};
+pub use ledger::{Ask, LEDGER_FILE, Ledger, LedgerError};
 pub use manifest::{
     ClassCheck, Digest, MANIFEST_VERSION, Manifest, ManifestColumn, NoiseBy, ParcelDigests, moment_now,
 };

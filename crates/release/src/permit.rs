@@ -5,18 +5,17 @@
 //! Where the policy wants many rows, P2 seals nothing before it knows that there are so many: from the classes that it counted, or in P1's words. From then on
 //! every parcel has to be as full as that makes it, and the manifest is signed only if all of them were sealed. What P2 adds up is in its receipts.
 
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use veil_cells::{ColumnId, JointNoise};
 use veil_protocols::ProtocolError;
+use veil_protocols::census::Counted;
 use zeroize::Zeroizing;
 
-use crate::{ClassCheck, Digest, PARCEL_ROWS, RecipientPublicKey, ReleaseId, Spend};
+use crate::anchor_hash::AnchorHash;
+use crate::{ClassCheck, DeskKeys, Digest, PARCEL_ROWS, RecipientPublicKey, ReleaseId, Spend, own_seal};
 
-const NONCE: usize = 24;
-const BOUND_TO: &[u8] = b"veil permit v2";
+const BOUND_TO: &[u8] = b"veil permit v3";
 
 /// A release that was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,9 +42,23 @@ pub(crate) struct Permit {
     pub(crate) rows: Option<u64>,
     /// How many of them are suppressed, where P2 counted.
     pub(crate) suppressed: Option<u64>,
+    /// Which rows P2 has counted.
+    pub(crate) census: Option<CountedRows>,
     /// The digest of the policy that grants it.
     pub(crate) policy: Digest,
     pub(crate) expires: u64,
+}
+
+/// The rows of a release, as they were counted before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CountedRows {
+    /// How many there are.
+    pub(crate) rows: u64,
+    /// How many of them are of no row of a file.
+    pub(crate) constants: u64,
+    /// Which rows of files they are.
+    pub(crate) anchors: AnchorHash,
 }
 
 /// An encrypted column.
@@ -83,23 +96,16 @@ impl From<&PermittedSpend> for Spend {
 impl Permit {
     /// Sealed with a key of P2's.
     pub(crate) fn seal(&self, key: &[u8; 32], rng: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError> {
-        let failed = || ProtocolError::Internal("a permit could not be sealed".to_owned());
-        let text = Zeroizing::new(serde_json::to_vec(self).map_err(|_| failed())?);
-        let mut nonce = [0; NONCE];
-        rng.fill_bytes(&mut nonce);
-        let payload = Payload { msg: &text, aad: BOUND_TO };
-        let sealed = XChaCha20Poly1305::new(key.into()).encrypt(&XNonce::from(nonce), payload).map_err(|_| failed())?;
-        Ok([&nonce[..], &sealed].concat())
+        let text = serde_json::to_vec(self).map_err(|error| ProtocolError::Internal(error.to_string()))?;
+        own_seal::seal(&Zeroizing::new(text), BOUND_TO, key, rng)
     }
 
     /// Opens one, if it is this P2's, of this policy, and has not ended.
     pub(crate) fn open(sealed: &[u8], key: &[u8; 32], policy: Digest, now: u64) -> Result<Self, ProtocolError> {
         let foreign =
             || ProtocolError::Denied("the permit is not one of this key holder: begin the release again".to_owned());
-        let (nonce, sealed) = sealed.split_first_chunk::<NONCE>().ok_or_else(foreign)?;
-        let payload = Payload { msg: sealed, aad: BOUND_TO };
-        let text = XChaCha20Poly1305::new(key.into()).decrypt(&XNonce::from(*nonce), payload).map_err(|_| foreign())?;
-        let permit: Self = serde_json::from_slice(&Zeroizing::new(text)).map_err(|_| foreign())?;
+        let text = own_seal::open(sealed, BOUND_TO, key).ok_or_else(foreign)?;
+        let permit: Self = serde_json::from_slice(&text).map_err(|_| foreign())?;
         if permit.policy != policy {
             return Err(ProtocolError::Denied(
                 "the policy has changed since this release began: begin it again".to_owned(),
@@ -113,6 +119,41 @@ impl Permit {
             ))),
         }
     }
+
+    /// Refuses rows that were not counted.
+    pub(crate) fn is_counted(&self) -> Result<(), ProtocolError> {
+        match self.census {
+            Some(_) => Ok(()),
+            None => Err(ProtocolError::Denied(
+                "nobody has told which rows of which files this release is of: have them counted first".to_owned(),
+            )),
+        }
+    }
+
+    /// Takes in a census: which rows there are, and that they are enough. A value that is a sum must be of as many people, and where all values are
+    /// the number of rows does not matter.
+    pub(crate) fn count(&mut self, counted: &Counted, anchors: AnchorHash) -> Result<(), ProtocolError> {
+        let Counted { rows, constants, least, least_sum, .. } = *counted;
+        if let Some(people) = least_sum.filter(|people| *people < self.min_rows) {
+            return Err(ProtocolError::Denied(format!(
+                "a sum or average of the release is of {people} rows that count the same in it, and the policy wants {}: group less finely",
+                self.min_rows
+            )));
+        }
+        if rows > constants && least >= self.min_rows {
+            self.min_rows = 0;
+        }
+        self.enough(rows - constants)?;
+        self.rows = Some(rows);
+        self.census = Some(CountedRows { rows, constants, anchors });
+        Ok(())
+    }
+
+    /// Rows that nobody counts as people: suppressed ones, and constants, which have the labels of suppressed ones.
+    pub(crate) fn nobody(&self) -> u64 {
+        self.suppressed.unwrap_or(0).max(self.census.map_or(0, |census| census.constants))
+    }
+
     /// Refuses to seal anything before P2 knows what it has to.
     pub(crate) fn is_complete(&self) -> Result<(), ProtocolError> {
         match (&self.k, &self.classes) {
@@ -148,6 +189,10 @@ impl Permit {
     /// Refuses a parcel that is less full than the number of rows makes it.
     /// Parcels have up to so many rows.
     pub(crate) fn full_enough(&self, number: u32, rows: u32, most_rows: u32) -> Result<(), ProtocolError> {
+        if self.census.is_some() {
+            // The manifest is signed only if all parcels together are what was counted.
+            return Ok(());
+        }
         self.is_told(most_rows.into())?;
         let before = u64::from(number.saturating_sub(1)).saturating_mul(most_rows.into());
         let all = self.rows.unwrap_or(self.min_rows);
@@ -161,27 +206,54 @@ impl Permit {
     }
 }
 
-/// What P2 knows a parcel again by, when it signs the manifest: its rows, and a keyed digest of release, number, rows and what was sealed.
+/// What P2 knows a parcel again by, when it signs the manifest:
+///
+/// ```text
+///  rows (u32)   tag (12) = F(release, number, rows, anchors, what was sealed)   anchors (16) xor F'(release, number, tag)
+/// ```
+/// The tag is at once what authenticates and what the mask of the hash is drawn from, as in a synthetic IV (Rogaway and Shrimpton 2006): P1 does not
+/// see which sums parcels have.
 pub(crate) struct Receipt([u8; 32]);
 
 const RECEIPT_ROWS: usize = 4;
+const RECEIPT_TAG: usize = 16;
+
+/// What a receipt is about.
+pub(crate) struct SealedRows<'a> {
+    pub(crate) release: ReleaseId,
+    pub(crate) number: u32,
+    /// The digest of what was sealed.
+    pub(crate) sealed: &'a Digest,
+}
 
 impl Receipt {
-    /// With the secret of what was sealed.
-    pub(crate) fn new(rows: u32, secret: &[u8; 32]) -> Self {
-        let mut receipt = *secret;
-        receipt.iter_mut().zip(rows.to_le_bytes()).for_each(|(byte, rows)| *byte = rows);
-        Self(receipt)
+    /// For rows, and the rows of files that they are made of, with P2's secrets.
+    pub(crate) fn new(rows: u32, anchors: AnchorHash, of: &SealedRows<'_>, keys: &dyn DeskKeys) -> Self {
+        let SealedRows { release, number, sealed } = of;
+        let (number, rows) = (number.to_le_bytes(), rows.to_le_bytes());
+        let data = [&release.0[..], &number, &rows, &anchors.0.to_le_bytes(), &sealed.0].concat();
+        let mut receipt = *keys.secret("receipt", &data);
+        receipt.iter_mut().zip(rows).for_each(|(byte, rows)| *byte = rows);
+        let mut receipt = Self(receipt);
+        let masked = anchors.0 ^ receipt.mask(of, keys);
+        receipt.0.iter_mut().skip(RECEIPT_TAG).zip(masked.to_le_bytes()).for_each(|(byte, masked)| *byte = masked);
+        receipt
     }
 
-    /// As P1 shows it.
-    pub(crate) fn shown(digest: &Digest) -> Self {
-        Self(digest.0)
+    /// What one that P1 shows says, if P2 gave it for this parcel.
+    pub(crate) fn open(shown: &Digest, of: &SealedRows<'_>, keys: &dyn DeskKeys) -> Option<(u32, AnchorHash)> {
+        let shown = Self(shown.0);
+        let rows = shown.0.first_chunk::<RECEIPT_ROWS>().map(|rows| u32::from_le_bytes(*rows))?;
+        let masked = shown.0.last_chunk::<16>().map(|masked| u128::from_le_bytes(*masked))?;
+        let anchors = AnchorHash(masked ^ shown.mask(of, keys));
+        (Self::new(rows, anchors, of, keys).0 == shown.0).then_some((rows, anchors))
     }
 
-    /// The rows that it says.
-    pub(crate) fn rows(&self) -> u32 {
-        self.0.first_chunk::<RECEIPT_ROWS>().map_or(0, |rows| u32::from_le_bytes(*rows))
+    fn mask(&self, of: &SealedRows<'_>, keys: &dyn DeskKeys) -> u128 {
+        let tag = self.0.get(..RECEIPT_TAG).unwrap_or_default();
+        let data = [&of.release.0[..], &of.number.to_le_bytes(), tag].concat();
+        let secret = keys.secret("receipt mask", &data);
+        secret.first_chunk::<16>().map_or(0, |mask| u128::from_le_bytes(*mask))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
@@ -208,6 +280,7 @@ mod tests {
             min_rows,
             rows,
             suppressed: None,
+            census: None,
             policy: Digest([7; 32]),
             expires: 100,
         }
@@ -271,10 +344,74 @@ mod tests {
         assert!(few.starts_with("parcel 3 has 1 rows, and has at least 3616 if there are 20000"), "{few}");
     }
 
+    struct Keys;
+
+    impl DeskKeys for Keys {
+        fn secret(&self, purpose: &str, data: &[u8]) -> Zeroizing<[u8; 32]> {
+            Zeroizing::new(Digest::of(&[purpose.as_bytes(), &[0], data].concat()).0)
+        }
+
+        fn open_note(&self, _: ColumnId, _: &str) -> Result<Zeroizing<Vec<u8>>, crate::ReleaseError> {
+            Ok(Zeroizing::default())
+        }
+
+        fn attest(&self, _: &str, _: &[u8]) -> crate::Attestation {
+            unreachable!("nothing is signed here")
+        }
+    }
+
     #[test]
-    fn receipts_say_their_rows() {
-        let receipt = Receipt::new(8192, &[9; 32]);
-        assert_eq!((receipt.rows(), Receipt::shown(&Digest(*receipt.as_bytes())).rows()), (8192, 8192));
-        assert_eq!(receipt.as_bytes()[4..], [9; 28]);
+    fn receipts_say_their_rows_to_p2_alone() {
+        let sealed = Digest([5; 32]);
+        let of = |number| SealedRows { release: ReleaseId([1; 16]), number, sealed: &sealed };
+        let anchors = AnchorHash(1 << 100 | 7);
+        let receipt = Receipt::new(8192, anchors, &of(3), &Keys);
+        let shown = Digest(*receipt.as_bytes());
+        assert_eq!(Receipt::open(&shown, &of(3), &Keys), Some((8192, anchors)));
+        assert_eq!(Receipt::open(&shown, &of(4), &Keys), None);
+        for at in 0..256 {
+            let mut changed = shown;
+            changed.0[at / 8] ^= 1 << (at % 8);
+            assert_eq!(Receipt::open(&changed, &of(3), &Keys), None, "bit {at}");
+        }
+        // Sums that differ by one look like any others.
+        let next = Receipt::new(8192, AnchorHash(anchors.0 + 1), &of(3), &Keys);
+        let differ = receipt.as_bytes()[16..].iter().zip(&next.as_bytes()[16..]).filter(|(a, b)| a != b).count();
+        assert!(differ > 8, "{differ} bytes differ");
+    }
+
+    fn counted(rows: u64, constants: u64, least: u64, least_sum: Option<u64>) -> Counted {
+        let (question, columns) = (veil_protocols::census::Question::Release, Vec::new());
+        let (anchors, permit) = Default::default();
+        Counted { question, columns, rows, constants, anchors, least, least_sum, permit }
+    }
+
+    #[test]
+    fn rows_are_enough_or_their_sums_are() {
+        let count = |of: Counted| {
+            let mut permit = permit(100, None);
+            permit.count(&of, AnchorHash(7)).map(|()| permit)
+        };
+        let whole = count(counted(100, 0, 1, None)).unwrap();
+        assert_eq!((whole.rows, whole.min_rows, whole.census.unwrap().anchors), (Some(100), 100, AnchorHash(7)));
+        whole.is_counted().unwrap();
+        // Parcels need not be full any more.
+        whole.full_enough(1, 5, 8192).unwrap();
+        assert!(sentence(permit(0, None).is_counted()).starts_with("nobody has told which rows of which files"));
+        assert!(sentence(count(counted(99, 0, 1, None))).starts_with("99 rows are fewer than the 100 that the policy"));
+        assert!(sentence(count(counted(150, 51, 1, None))).starts_with("99 rows are fewer"), "constants do not count");
+        assert_eq!(count(counted(150, 50, 1, None)).unwrap().nobody(), 50);
+        // Two averages, of a hundred people each.
+        assert_eq!(count(counted(2, 0, 100, Some(100))).unwrap().min_rows, 0);
+        let few = sentence(count(counted(2, 0, 99, Some(99))));
+        assert_eq!(
+            few,
+            "a sum or average of the release is of 99 rows that count the same in it, and the policy wants 100: group less finely"
+        );
+        // A sum beside the rows themselves: both rules hold.
+        assert!(count(counted(2, 0, 1, Some(100))).is_err());
+        assert!(count(counted(200, 0, 1, Some(99))).is_err());
+        assert!(count(counted(200, 0, 1, Some(100))).is_ok());
+        assert!(count(counted(3, 3, u64::MAX, None)).is_err(), "nothing but constants");
     }
 }

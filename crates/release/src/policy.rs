@@ -15,9 +15,9 @@
 //! min_k = 10                              # optional: k_columns leave only in classes of so many equal rows
 //! k_columns = ["born", "sex", "zip"]      # optional: all of columns if not given
 //! epsilon = { cost = 2.0 }                # optional: leaves only with noise; all releases to alice spend at most this
-//! min_rows = 100                          # optional
+//! min_rows = 100                          # optional: the fewest people of a release
 //! ```
-//! What is not allowed is refused.
+//! What is not allowed is refused. `[ask]` has rules for [questions](crate::AskRules).
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,9 @@ use toml::Spanned;
 use veil_cells::{ColumnId, KeyId};
 use veil_privacy::Epsilon;
 
+use crate::ask::RawAsk;
 use crate::recipient::is_recipient_name;
-use crate::{Digest, RecipientPublicKey, ReleaseError};
+use crate::{AskRules, Digest, RecipientPublicKey, ReleaseError};
 
 /// The most bytes of a policy.
 const MAX_BYTES: usize = 1 << 20;
@@ -40,6 +41,7 @@ pub struct Policy {
     pub(crate) key_set: KeyId,
     pub(crate) expires: Option<u64>,
     pub(crate) recipients: BTreeMap<String, Recipient>,
+    pub(crate) ask: AskRules,
 }
 
 /// What a recipient may receive.
@@ -66,7 +68,7 @@ pub struct Rule {
     pub k_columns: Vec<String>,
     /// Columns that leave only with noise, and what all releases may spend, in millionths of epsilon.
     pub epsilon: BTreeMap<String, u64>,
-    /// The fewest rows of a release.
+    /// The fewest people of a release: so many rows, or values each of which is of so many.
     pub min_rows: u64,
 }
 
@@ -112,7 +114,17 @@ impl Policy {
             }
             recipients.insert(name, Recipient { key, expires, rules });
         }
-        Ok(Self { digest: Digest::of(text.as_bytes()), key_set, expires, recipients })
+        let ask = match raw.ask {
+            None => AskRules::default(),
+            Some(ask) => {
+                let offset = ask.span().start;
+                ask.into_inner().check(key_set).map_err(|(at, what)| match at {
+                    Some(at) => error(at, what),
+                    None => error(offset, format!("ask: {what}")),
+                })?
+            }
+        };
+        Ok(Self { digest: Digest::of(text.as_bytes()), key_set, expires, recipients, ask })
     }
 
     /// The digest of the owner's text: another text is another policy.
@@ -128,6 +140,11 @@ impl Policy {
     /// The second in which the policy ends, since 1970.
     pub fn expires(&self) -> Option<u64> {
         self.expires
+    }
+
+    /// What may be asked about rows.
+    pub fn ask(&self) -> &AskRules {
+        &self.ask
     }
 
     /// The recipients by name.
@@ -148,6 +165,7 @@ struct RawPolicy {
     policy: Spanned<RawHead>,
     #[serde(default)]
     recipient: BTreeMap<String, Spanned<RawRecipient>>,
+    ask: Option<Spanned<RawAsk>>,
 }
 
 #[derive(Deserialize)]

@@ -10,10 +10,12 @@ use std::process::{Command, Stdio};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use veil_cells::ColumnId;
-use veil_release::{Ledger, LedgerError, ReleaseId, Spend};
+use veil_cells::{ColumnId, FileId};
+use veil_release::{Ask, Ledger, LedgerError, ReleaseId, Spend};
 
 const COLUMNS: [ColumnId; 2] = [ColumnId([1; 8]), ColumnId([2; 8])];
+const FILES: [FileId; 2] = [FileId([1; 9]), FileId([2; 9])];
+const DAY: u64 = 20_000;
 const FOLDER: &str = "VEIL_TEST_LEDGER";
 const FIRST: &str = "VEIL_TEST_FIRST";
 const KILLS: usize = 12;
@@ -28,11 +30,15 @@ fn digest(number: u64) -> [u8; 32] {
     [number as u8; 32]
 }
 
-/// One release: one unit on both columns, and a parcel.
+/// One release: one unit on both columns, a parcel, and a question of three numbers.
 fn spend(ledger: &Ledger, number: u64) -> Result<(), LedgerError> {
     let spend = |column| Spend { column, name: "c".to_owned(), epsilon: 1, budget: u64::MAX };
     ledger.spend(release(number), "alice", &COLUMNS.map(spend))?;
-    ledger.bind(release(number), 0, digest(number))
+    ledger.bind(release(number), 0, digest(number))?;
+    // And a question about two files.
+    let mut digest = [0; 16];
+    digest[..8].copy_from_slice(&number.to_le_bytes());
+    ledger.ask(Ask { day: DAY, files: &FILES, numbers: 3, limit: u64::MAX, digest })
 }
 
 /// The child: spends until it is killed. Not a test of its own.
@@ -86,11 +92,16 @@ fn what_was_answered_for_survives_a_kill_and_is_there_once() {
         let spent = COLUMNS.map(|column| ledger.spent("alice", column));
         assert_eq!(spent[0], spent[1], "a release spends on all its columns or on none");
         assert!((answered..=answered + 1).contains(&spent[0]), "answered for {answered}, spent {}", spent[0]);
+        let opened = FILES.map(|file| ledger.opened(DAY, file));
+        assert_eq!(opened[0], opened[1], "a question spends for all its files or for none");
+        let least = 3 * answered..=3 * (answered + 1);
+        assert!(least.contains(&opened[0]), "answered for {answered}, opened {}", opened[0]);
         for number in 0..answered {
             assert!(matches!(ledger.bind(release(number), 0, [0xee; 32]), Err(LedgerError::OtherParcel { .. })));
             spend(&ledger, number).unwrap();
         }
         assert_eq!(COLUMNS.map(|column| ledger.spent("alice", column)), spent, "a retry spends nothing");
+        assert_eq!(FILES.map(|file| ledger.opened(DAY, file)), opened, "a retry opens nothing new");
         // The release that was cut short is tried again by the next child.
         next = answered;
     }

@@ -96,6 +96,9 @@ pub(crate) struct Arguments {
     /// P2's keys, to be P2 as well: no protection, for trying out
     #[arg(long, value_name = "FILE")]
     embedded_p2: Option<PathBuf>,
+    /// The owner's signed policy, for what --embedded-p2 may answer: without one, questions of 100 rows and more
+    #[arg(long, value_name = "FILE", requires = "embedded_p2")]
+    embedded_policy: Option<PathBuf>,
     /// The columns by which people could be recognised; by default those that were k-anonymised
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     quasi: Vec<String>,
@@ -144,7 +147,7 @@ impl Arguments {
     /// The files that are read.
     fn inputs(&self) -> Vec<&Path> {
         let needed = [&self.anonymised, &self.original, &self.keys];
-        let more = [&self.embedded_p2, &self.manifest].into_iter().flatten();
+        let more = [&self.embedded_p2, &self.embedded_policy, &self.manifest].into_iter().flatten();
         needed.into_iter().chain(more).map(PathBuf::as_path).chain(self.tls.files()).collect()
     }
 }
@@ -164,6 +167,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             keys: Some(&arguments.keys),
             p2: arguments.p2.as_deref().map(|url| (url, arguments.tls.client(url))),
             embedded_p2: arguments.embedded_p2.as_deref(),
+            embedded_policy: arguments.embedded_policy.as_deref(),
         };
         let engine = Engine::start(parties).await?;
         gather::gather(arguments, &engine, manifest).await

@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// P2's keys, to be P2 as well: no protection, for trying out
     #[arg(long, value_name = "FILE")]
     embedded_p2: Option<PathBuf>,
+    /// The owner's signed policy, for what --embedded-p2 may answer: without one, questions of 100 rows and more
+    #[arg(long, value_name = "FILE", requires = "embedded_p2")]
+    embedded_policy: Option<PathBuf>,
     /// A table on a .parquet, .arrow or .csv file
     #[arg(long = "table", value_name = "NAME=FILE")]
     tables: Vec<NamedFile>,
@@ -108,6 +111,7 @@ async fn serve(arguments: &Arguments) -> Outcome {
         keys: Some(&arguments.keys),
         p2: arguments.p2.as_deref().map(|url| (url, arguments.p2_tls.client(url))),
         embedded_p2: arguments.embedded_p2.as_deref(),
+        embedded_policy: arguments.embedded_policy.as_deref(),
     };
     let engine = Engine::start(parties).await?;
     let key_set = engine.key_set.map(|id| id.to_string()).unwrap_or_default();

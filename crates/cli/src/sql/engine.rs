@@ -12,6 +12,7 @@ use veil_flight_p2::ClientConfig;
 use veil_keys::{KeyFile, P1Keys, P2Keys};
 use veil_planner::{Veil, VeilSessionState};
 use veil_protocols::{InProcess, Limits, Randomness, Responder};
+use veil_release::{Ledger, Policy, ReleaseDesk};
 
 use crate::progress::say;
 
@@ -33,6 +34,8 @@ pub(crate) struct Parties<'a> {
     pub(crate) p2: Option<(&'a str, ClientConfig)>,
     /// P2's keys, to be P2 as well.
     pub(crate) embedded_p2: Option<&'a Path>,
+    /// What that P2 may answer.
+    pub(crate) embedded_policy: Option<&'a Path>,
 }
 
 impl Engine {
@@ -43,12 +46,12 @@ impl Engine {
             let keys = P1Keys::load(file)?;
             key_set = Some(keys.key_id());
             if let Some(p2_file) = parties.embedded_p2 {
-                embed(&veil, p2_file, Some((file, keys.key_id()))).await?;
+                embed(&veil, p2_file, parties.embedded_policy, Some((file, keys.key_id()))).await?;
             }
             veil.add_key(keys.key_id(), keys.public_key().clone()).await;
             veil.set_signer(keys.key_id(), Arc::new(keys)).await;
         } else if let Some(p2_file) = parties.embedded_p2 {
-            embed(&veil, p2_file, None).await?;
+            embed(&veil, p2_file, parties.embedded_policy, None).await?;
         }
         let p2 = match (parties.p2, parties.embedded_p2) {
             (Some((url, way)), _) => {
@@ -93,14 +96,20 @@ fn memory_of_machine() -> Option<usize> {
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Makes this process P2.
-pub(crate) async fn be_p2(veil: &Veil, keys: P2Keys) {
-    let responder = Responder::new(Arc::new(keys), Limits::default(), Randomness::os());
-    veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
+/// Makes this process P2, which holds questions against the owner's rules, or cautious ones, and keeps its books in memory.
+async fn be_p2(veil: &Veil, keys: P2Keys, policy: Option<Policy>) {
+    let responder = Responder::new(Arc::new(keys.clone()), Limits::default(), Randomness::os());
+    let desk = ReleaseDesk::new(policy, Ledger::in_memory(), keys).without_releases();
+    veil.set_channel(Arc::new(InProcess::new(Arc::new(responder.with_desk(Arc::new(desk)))))).await;
 }
 
 /// Makes this process P2 as well, and says aloud what that means.
-async fn embed(veil: &Veil, file: &Path, p1: Option<(&Path, KeyId)>) -> Result<(), Box<dyn std::error::Error>> {
+async fn embed(
+    veil: &Veil,
+    file: &Path,
+    policy: Option<&Path>,
+    p1: Option<(&Path, KeyId)>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let keys = P2Keys::load(file)?;
     if let Some((p1_file, key_id)) = p1
         && key_id != keys.key_id()
@@ -113,10 +122,11 @@ async fn embed(veil: &Veil, file: &Path, p1: Option<(&Path, KeyId)>) -> Result<(
         )
         .into());
     }
+    let policy = policy.map(|policy| crate::p2::read_policy(policy, &keys)).transpose()?;
     say(
         "NOTE: --embedded-p2 puts the keys and the encrypted data into one process: whoever runs it can read everything.\n\
          NOTE: it protects nothing and is for trying out. For real data run `veil p2` elsewhere, and give --p2 URL.",
     );
-    be_p2(veil, keys).await;
+    be_p2(veil, keys, policy).await;
     Ok(())
 }

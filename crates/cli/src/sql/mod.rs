@@ -71,6 +71,9 @@ pub(crate) struct Arguments {
     /// P2's keys, to be P2 as well: no protection, for trying out
     #[arg(long, value_name = "FILE")]
     embedded_p2: Option<PathBuf>,
+    /// The owner's signed policy, for what --embedded-p2 may answer: without one, questions of 100 rows and more
+    #[arg(long, value_name = "FILE", requires = "embedded_p2")]
+    embedded_policy: Option<PathBuf>,
     /// A table on a .parquet, .arrow or .csv file
     #[arg(long = "table", value_name = "NAME=FILE")]
     tables: Vec<NamedFile>,
@@ -104,6 +107,7 @@ async fn session(arguments: &Arguments) -> Outcome {
         keys: arguments.keys.as_deref(),
         p2: arguments.p2.as_deref().map(|url| (url, arguments.tls.client(url))),
         embedded_p2: arguments.embedded_p2.as_deref(),
+        embedded_policy: arguments.embedded_policy.as_deref(),
     };
     let engine = Engine::start(parties).await?;
     for table in &arguments.tables {

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use veil_flight_p2::{ClientConfig, ClientTls, FlightChannel, P2Server, ServerConfig, ServerError, ServerTls};
 use veil_keys::{OwnerKeys, P2Keys};
 use veil_protocols::multiply::multiply;
+use veil_protocols::testing::AnyQuestion;
 use veil_protocols::{Frame, Header, Limits, ProtocolError, Randomness, Responder, Session, catalog};
 use veil_slots::{KeyHolder, L1, Sanitizer, Slots, plain};
 
@@ -89,7 +90,8 @@ impl P2 {
     }
 
     pub(crate) async fn start_holder(config: ServerConfig, holder: Arc<dyn KeyHolder>, limits: Limits) -> Self {
-        Self::start_responder(config, Arc::new(Responder::new(holder, limits, Randomness::fixed(3)))).await
+        let responder = Responder::new(holder, limits, Randomness::fixed(3));
+        Self::start_responder(config, Arc::new(responder.with_desk(Arc::new(AnyQuestion)))).await
     }
 
     pub(crate) async fn start_responder(config: ServerConfig, responder: Arc<Responder>) -> Self {
@@ -174,7 +176,8 @@ pub(crate) async fn multiply_and_check(session: &Session, pairs: u64) {
 /// The header of a sound question.
 pub(crate) fn header(batch: u32) -> Header {
     let (protocol, key_id) = ("lift".to_owned(), KEYS.key_id());
-    Header { protocol, version: 1, session: [6; 16], round: 0, batch, key_id }
+    let receipt = Default::default();
+    Header { protocol, version: 1, session: [6; 16], round: 0, batch, key_id, receipt }
 }
 
 /// The smallest sound question: rows of no cells to lift.

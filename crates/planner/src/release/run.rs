@@ -15,6 +15,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::TryStreamExt;
 use tokio::sync::mpsc::Sender;
+use veil_protocols::anchors::Anchors;
 use veil_protocols::identifiers::{Method, Table};
 use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
@@ -291,7 +292,8 @@ impl Run {
                 Some(HiddenRows::seal(&batch_of(hidden, rows.num_rows())?, &keys).map_err(|error| self.named(error))?)
             }
         };
-        let parcel = Parcel { permit: underway.permit.clone(), number, rows: rows.num_rows(), columns, seed: *seed };
+        let (permit, anchors) = (underway.permit.clone(), Anchors::default());
+        let parcel = Parcel { permit, number, rows: rows.num_rows(), anchors, columns, seed: *seed };
         let mut sealed = seal_parcels(&session, vec![parcel]).await.map_err(protocol)?;
         let SealedParcel { sealed, receipt } = sealed.pop().ok_or_else(|| protocol(ProtocolError::Cancelled))?;
         let receipt = <[u8; 32]>::try_from(receipt)

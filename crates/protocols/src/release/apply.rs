@@ -8,9 +8,10 @@
 use rand::CryptoRng;
 use veil_slots::KeyHolder;
 
-use super::{Admission, Desk, required, short_enough};
+use super::{Admission, required, short_enough};
+use crate::context::Context;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -50,22 +51,23 @@ impl Protocol for Apply {
         p1: "whether the policy grants it, and which rule refuses",
         p2: "the query, the recipient, the types and labels of its columns, and the bounds of those that await noise",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer;
     type Reply = Answer;
 
     fn answer(query: Query, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
-        Self::answer_at(query, holder, rng, None)
+        Self::answer_at(query, holder, rng, &Context::default())
     }
 
     fn answer_at(
         query: Query,
         holder: &dyn KeyHolder,
         rng: &mut dyn CryptoRng,
-        desk: Option<&dyn Desk>,
+        context: &Context<'_>,
     ) -> Result<Answer, ProtocolError> {
-        let Admission { permit, header, terms } = required(desk)?.apply(&query.application, holder, rng)?;
+        let Admission { permit, header, terms } = required(context)?.apply(&query.application, holder, rng)?;
         Ok(Answer { permit, header, terms })
     }
 }

@@ -8,9 +8,10 @@
 use rand::CryptoRng;
 use veil_slots::KeyHolder;
 
-use super::{Desk, required, short_enough};
+use super::{required, short_enough};
+use crate::context::Context;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -46,22 +47,23 @@ impl Protocol for Attest {
     const VERSION: u16 = 1;
     const SUMMARY: &'static str = "P2 signs the manifest of a release";
     const LEAKAGE: Leakage = Leakage { p1: "nothing", p2: "the manifest" };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query;
     type Received = Query;
     type Answer = Answer;
     type Reply = Answer;
 
     fn answer(query: Query, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
-        Self::answer_at(query, holder, rng, None)
+        Self::answer_at(query, holder, rng, &Context::default())
     }
 
     fn answer_at(
         query: Query,
         _: &dyn KeyHolder,
         _: &mut dyn CryptoRng,
-        desk: Option<&dyn Desk>,
+        context: &Context<'_>,
     ) -> Result<Answer, ProtocolError> {
-        Ok(Answer { attestation: required(desk)?.attest(&query.permit, &query.manifest)? })
+        Ok(Answer { attestation: required(context)?.attest(&query.permit, &query.manifest)? })
     }
 }
 

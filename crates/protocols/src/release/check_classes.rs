@@ -13,10 +13,12 @@ use rayon::prelude::*;
 use veil_slots::{DEGREE, Inbound, KeyHolder, L1, Outbound, Slots, plain};
 use zeroize::Zeroizing;
 
-use super::{ClassSizes, Desk, required, short_enough};
+use super::{ClassSizes, required, short_enough};
+use crate::context::Context;
 use crate::count_classes::MAX_BLOCK;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload};
+use crate::open::Purpose;
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 
 /// The protocol.
 #[derive(Debug)]
@@ -57,6 +59,11 @@ impl Workload for Query<Inbound> {
             false => Err(ProtocolError::Malformed(format!("{rows} labels do not lie in {vectors} vectors"))),
         }
     }
+
+    fn opens(&self) -> Option<(Purpose, u32)> {
+        // How many classes, the smallest, and how many rows are suppressed.
+        Some((Purpose::ClassCheck, 3))
+    }
 }
 
 impl Protocol for CheckClasses {
@@ -67,22 +74,23 @@ impl Protocol for CheckClasses {
         p1: "how many classes there are, the size of the smallest, and how many rows are suppressed",
         p2: "the sizes of the classes and how many rows are suppressed, in no order",
     };
+    const OPENS: Opens = Opens(&[Purpose::ClassCheck]);
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;
     type Reply = Answer;
 
     fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
-        Self::answer_at(query, holder, rng, None)
+        Self::answer_at(query, holder, rng, &Context::default())
     }
 
     fn answer_at(
         query: Query<Inbound>,
         holder: &dyn KeyHolder,
         rng: &mut dyn CryptoRng,
-        desk: Option<&dyn Desk>,
+        context: &Context<'_>,
     ) -> Result<Answer, ProtocolError> {
-        let (desk, rows) = (required(desk)?, query.rows as usize);
+        let (desk, rows) = (required(context)?, query.rows as usize);
         let opened: Vec<_> = query.labels.into_par_iter().map(|labels| holder.open(labels)).collect();
         let mut labels = Zeroizing::new(Vec::with_capacity(opened.len() * DEGREE));
         opened.iter().for_each(|opened| labels.extend_from_slice(opened));

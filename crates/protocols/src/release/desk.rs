@@ -6,6 +6,9 @@ use zeroize::Zeroizing;
 
 use super::masks::Modulus;
 use crate::ProtocolError;
+use crate::anchors::Anchors;
+use crate::census::{Counted, Granted};
+use crate::context::Asked;
 
 /// P2's policy, ledger and seals. Refusals are [`ProtocolError::Denied`] or [`ProtocolError::Exhausted`], each a sentence that names the rule.
 pub trait Desk: Send + Sync {
@@ -17,11 +20,18 @@ pub trait Desk: Send + Sync {
         rng: &mut dyn CryptoRng,
     ) -> Result<Admission, ProtocolError>;
 
+    /// Holds a census of rows, none of which is there twice, against the rules for questions, or against the permit of a release.
+    fn census(&self, session: [u8; 16], counted: Counted, rng: &mut dyn CryptoRng) -> Result<Granted, ProtocolError>;
+
+    /// Whether numbers may be opened to P1, before anything is decrypted. What is granted is spent, durably, when this returns.
+    fn opens(&self, asked: Asked<'_>) -> Result<(), ProtocolError>;
+
     /// Holds the sizes of classes against a permit: the same permit, with them.
     fn classes(&self, permit: &[u8], sizes: &ClassSizes, rng: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError>;
 
-    /// Value lanes of every encrypted column that a permit is for, hidden NULLs included.
-    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError>;
+    /// Value lanes of every encrypted column that a permit is for, hidden NULLs included; `require_census` says that its rows must have been
+    /// counted.
+    fn lanes(&self, permit: &[u8], require_census: bool) -> Result<Vec<usize>, ProtocolError>;
 
     /// Spends what is to be spent, adds noise, and seals. The same again gives the same values.
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError>;
@@ -64,6 +74,8 @@ pub struct OpenedParcel<'a> {
     pub rows: u32,
     /// The most rows that a parcel with such columns has.
     pub most_rows: u32,
+    /// The rows of files that its rows are made of, none of which is there twice.
+    pub anchors: &'a Anchors,
     /// The encrypted columns.
     pub columns: Vec<OpenedColumn>,
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  P1                                                                            P2, at its desk
 //!  apply           who is to get which columns of what  -->  policy              <--  a permit; a header, sealed to the recipient
+//!  census          which rows take part                  -->  counts              <--  the permit with them, and a receipt
 //!  redraw          categories and truth values that await P2's noise get it
 //!  check_classes   labels of classes, shuffled          -->  counts              <--  a permit that says so
 //!  seal_parcel     values behind masks                  -->  ledger, noise       <--  values behind masks, sealed to the recipient
@@ -19,16 +20,18 @@ mod desk;
 pub mod masks;
 pub mod seal_parcel;
 
+pub use crate::context::Asked;
 pub use desk::{Admission, ClassSizes, Desk, OpenedColumn, OpenedParcel, SealedParcel};
 
 use crate::ProtocolError;
+use crate::context::Context;
 
 /// The longest application, permit or manifest.
 pub(crate) const MAX_DOCUMENT: usize = 8 << 20;
 
 /// The desk, if there is one.
-fn required(desk: Option<&dyn Desk>) -> Result<&dyn Desk, ProtocolError> {
-    desk.ok_or_else(|| {
+fn required<'a>(context: &Context<'a>) -> Result<&'a dyn Desk, ProtocolError> {
+    context.desk.ok_or_else(|| {
         ProtocolError::Denied(
             "P2 releases nothing: start it with --policy and --state, which the owner's `veil policy sign` is for"
                 .to_owned(),
@@ -37,7 +40,7 @@ fn required(desk: Option<&dyn Desk>) -> Result<&dyn Desk, ProtocolError> {
 }
 
 /// Refuses documents that are too long.
-fn short_enough(document: &[u8]) -> Result<(), ProtocolError> {
+pub(crate) fn short_enough(document: &[u8]) -> Result<(), ProtocolError> {
     match document.len() {
         found if found > MAX_DOCUMENT => Err(ProtocolError::TooLarge { what: "a message", found, limit: MAX_DOCUMENT }),
         _ => Ok(()),

@@ -21,9 +21,11 @@ use veil_slots::{DEGREE, Factor, Inbound, KeyHolder, L1, L2, Outbound, SEEDED_BY
 use zeroize::Zeroizing;
 
 use super::masks::{Masks, Modulus};
-use super::{Desk, OpenedColumn, OpenedParcel, SealedParcel, required, short_enough};
+use super::{OpenedColumn, OpenedParcel, SealedParcel, required, short_enough};
+use crate::anchors::Anchors;
+use crate::context::Context;
 use crate::message::message;
-use crate::{Asker, Leakage, Protocol, ProtocolError, Session, Workload, samples};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ message! {
         sums: Vec<u64>,
         /// The masked lanes of columns from slots.
         slots: Vec<C>,
+        /// The rows of files that its rows are made of.
+        anchors: Vec<u8>,
     }
 }
 
@@ -82,6 +86,7 @@ message! {
 impl Workload for Query<Inbound> {
     fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
         short_enough(&self.permit)?;
+        Anchors::check_size(&self.anchors)?;
         let values = self.bodies.len().saturating_add(self.slots.len().saturating_mul(DEGREE));
         if self.rows as usize > DEGREE || values > MAX_VALUES {
             let found = values.max(self.rows as usize);
@@ -101,32 +106,38 @@ impl Workload for Query<Inbound> {
 
 impl Protocol for SealParcel {
     const NAME: &'static str = "seal_parcel";
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     const SUMMARY: &'static str = "masked values, sealed to a recipient";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",
-        p2: "which samples of a file take part, of sums also with which factors, how many rows there are and how many of them are NULL; values are masked uniformly",
+        p2: "which rows and samples of a file take part, of sums also with which factors, how many rows there are and how many of them are NULL; values are masked uniformly",
     };
+    const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;
     type Reply = Answer;
 
     fn answer(query: Query<Inbound>, holder: &dyn KeyHolder, rng: &mut dyn CryptoRng) -> Result<Answer, ProtocolError> {
-        Self::answer_at(query, holder, rng, None)
+        Self::answer_at(query, holder, rng, &Context::default())
     }
 
     fn answer_at(
         query: Query<Inbound>,
         holder: &dyn KeyHolder,
         rng: &mut dyn CryptoRng,
-        desk: Option<&dyn Desk>,
+        context: &Context<'_>,
     ) -> Result<Answer, ProtocolError> {
-        let desk = required(desk)?;
+        let desk = required(context)?;
         // Before anything is decrypted.
-        let lanes = desk.lanes(&query.permit)?;
-        let Query { permit, number, rows, forms, counts, seeds, places, bodies, masks, sums, slots } = query;
+        let lanes = desk.lanes(&query.permit, context.require_census)?;
+        let Query { permit, number, rows, forms, counts, seeds, places, bodies, masks, sums, slots, anchors } = query;
         let samples = samples::decode_many(&seeds, &places, &bodies, MAX_VALUES)?;
+        let anchors = Anchors::from_bytes(&anchors)?;
+        anchors.occur_once()?;
+        if context.require_census || !anchors.0.is_empty() {
+            are_named(&samples, &anchors)?;
+        }
         let (mut samples, mut masks, mut sums) = (samples.as_slice(), masks.as_slice(), sums.as_slice());
         let (mut counts, mut slots) = (counts.into_iter(), slots.into_iter());
         let malformed = |why: &str| ProtocolError::Malformed(why.to_owned());
@@ -171,8 +182,20 @@ impl Protocol for SealParcel {
         }
         let most_rows = most_rows(dense_lanes) as u32;
         let SealedParcel { sealed, receipt } =
-            desk.seal(OpenedParcel { permit: &permit, number, rows, most_rows, columns }, rng)?;
+            desk.seal(OpenedParcel { permit: &permit, number, rows, most_rows, anchors: &anchors, columns }, rng)?;
         Ok(Answer { sealed, receipt })
+    }
+}
+
+/// Refuses samples of rows that the parcel does not name.
+fn are_named(samples: &[Sample], anchors: &Anchors) -> Result<(), ProtocolError> {
+    let named = |sample: &Sample| {
+        let Some(anchor) = sample.seed.anchor(sample.index) else { return true };
+        anchors.0.get(&anchor.file).is_some_and(|file| file.rows.contains(anchor.row))
+    };
+    match samples.iter().all(named) {
+        true => Ok(()),
+        false => Err(ProtocolError::Denied("a parcel has a value of a row that it does not name".to_owned())),
     }
 }
 
@@ -218,6 +241,8 @@ pub struct Parcel {
     pub number: u32,
     /// Rows.
     pub rows: usize,
+    /// The rows of files that its rows are made of.
+    pub anchors: Anchors,
     /// The encrypted columns.
     pub columns: Vec<Column>,
     /// What masks are drawn from.
@@ -258,7 +283,7 @@ impl Column {
 
 /// P1 masks every value.
 pub fn ask(parcel: Parcel, asker: &mut Asker<'_>) -> Result<((), Query<Outbound>), ProtocolError> {
-    let Parcel { permit, number, rows, columns, seed } = parcel;
+    let Parcel { permit, number, rows, anchors, columns, seed } = parcel;
     let count = |column: &Column| match column {
         Column::Cells(lanes) => lanes.iter().map(Vec::len).sum(),
         Column::Dense(lanes) => lanes.iter().map(Vec::len).sum(),
@@ -314,8 +339,8 @@ pub fn ask(parcel: Parcel, asker: &mut Asker<'_>) -> Result<((), Query<Outbound>
             sums.len()
         )));
     }
-    let (rows, masks) = (rows as u32, dense_masks);
-    Ok(((), Query { permit, number, rows, forms, counts, seeds, places, bodies, masks, sums, slots }))
+    let (rows, masks, anchors) = (rows as u32, dense_masks, anchors.to_bytes());
+    Ok(((), Query { permit, number, rows, forms, counts, seeds, places, bodies, masks, sums, slots, anchors }))
 }
 
 /// A number of 48 bits as a message.
@@ -354,6 +379,7 @@ mod tests {
             masks: vec![0; words],
             sums: vec![0; sums],
             slots: Vec::new(),
+            anchors: Vec::new(),
         };
         let work = |sums, words| query(sums, words).answer_ciphertexts();
         assert_eq!(work(0, 0).unwrap(), 1);

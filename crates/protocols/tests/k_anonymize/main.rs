@@ -17,6 +17,7 @@ use rand::rngs::StdRng;
 use veil_keys::OwnerKeys;
 use veil_privacy::clusters::{self, Reassignment};
 use veil_protocols::k_anonymize::{Comparison, Settings};
+use veil_protocols::testing::AnyQuestion;
 use veil_protocols::{InProcess, Limits, Randomness, Responder, Session};
 use veil_slots::Sanitizer;
 
@@ -32,7 +33,7 @@ impl Parties {
         let mut rng = StdRng::seed_from_u64(seed);
         let owner = OwnerKeys::generate(&mut rng);
         let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::fixed(seed ^ 1));
-        let channel = Arc::new(InProcess::new(Arc::new(responder)));
+        let channel = Arc::new(InProcess::new(Arc::new(responder.with_desk(Arc::new(AnyQuestion)))));
         let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
         let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::fixed(seed ^ 2));
         Self { owner, session, rng }

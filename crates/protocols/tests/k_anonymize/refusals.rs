@@ -7,6 +7,7 @@ use arrow::buffer::NullBuffer;
 use futures::StreamExt;
 use veil_privacy::clusters::Reassignment;
 use veil_protocols::k_anonymize::{Bounds, Comparison, MAX_CENTRES, MAX_POINTS, Quasi, Settings, Values, k_anonymize};
+use veil_protocols::testing::AnyQuestion;
 use veil_protocols::{Channel, Frame, Frames, InProcess, Limits, ProtocolError, Randomness, Responder, Session};
 use veil_slots::{Sanitizer, plain};
 
@@ -245,6 +246,7 @@ async fn a_p2_that_opens_nonsense_is_refused() {
     for (lie, sentence) in lies {
         let mut parties = Parties::new(494);
         let responder = Responder::new(Arc::new(parties.owner.p2()), Limits::default(), Randomness::fixed(1));
+        let responder = responder.with_desk(Arc::new(AnyQuestion));
         let channel = Liar { channel: InProcess::new(Arc::new(responder)), lie, opened: Arc::default() };
         let sanitizer = Sanitizer::new(parties.owner.p1().public_key().clone());
         parties.session = Session::with(Arc::new(channel), parties.owner.key_id(), sanitizer, Randomness::fixed(2));

@@ -27,6 +27,7 @@ use veil_protocols::release::attest::attest;
 use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_parcels};
 use veil_protocols::{Channel, InProcess, Limits, ProtocolError, Randomness, Responder, Session};
 use veil_recipient::sealed_schema;
+use veil_release::testing::PERMISSIVE_ASK;
 use veil_release::{
     Application, AskedColumn, Content, Digest, HiddenRows, Ledger, MANIFEST_CONTEXT, MANIFEST_VERSION, Manifest,
     ManifestColumn, NoiseBy, ParcelDigests, Party, Policy, ROW_KEY_LANES, ReleaseDesk, ReleaseId, RowKey, SEAL_INFO,
@@ -151,7 +152,7 @@ impl Parties {
         let owner = OwnerKeys::generate(&mut rng);
         let alice = RecipientKey::generate("alice", &mut rng).unwrap();
         let text = format!(
-            "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{}\"\n[[recipient.alice.allow]]\ntable = \"t\"\n\
+            "[policy]\nkey_set = \"{}\"\n{PERMISSIVE_ASK}[recipient.alice]\nkey = \"{}\"\n[[recipient.alice.allow]]\ntable = \"t\"\n\
              columns = [\"id\", \"cost\", \"born\", \"seen\", \"well\", \"sex\", \"name\", \"alias\", \"job\", \"age\", \"region\"]\n{epsilon}\n",
             owner.key_id(),
             alice.public(),

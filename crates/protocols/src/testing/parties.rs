@@ -10,6 +10,7 @@ use veil_cells::{CellType, ColumnId, Kind, Nulls, Width};
 use veil_keys::{OwnerKeys, P2Keys, encrypt_column};
 use veil_slots::{DEGREE, L1, PLAIN_MODULUS, Sanitizer, Slots, plain};
 
+use super::AnyQuestion;
 use crate::{InProcess, Limits, Randomness, Responder, Session};
 
 /// Keys, and a session against them.
@@ -26,7 +27,7 @@ impl Parties {
         let owner = OwnerKeys::generate(&mut rng);
         let keys = owner.p2();
         let responder = Responder::new(Arc::new(keys.clone()), Limits::default(), Randomness::fixed(seed ^ 1));
-        let channel = Arc::new(InProcess::new(Arc::new(responder)));
+        let channel = Arc::new(InProcess::new(Arc::new(responder.with_desk(Arc::new(AnyQuestion)))));
         let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
         let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::fixed(seed ^ 2));
         Self { owner, keys, session, rng }
