@@ -242,7 +242,7 @@ k_columns = ["age", "illness"]"#;
     hospital
         .world
         .run(
-            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, illness, cost, region FROM patients), k => 4, quasi => (age, illness), \
+            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, illness, cost, region FROM patients), k => 4, comparison => 'blinded', quasi => (age, illness), \
              rounds => 2, suppress => 0.2, seed => 5)",
         )
         .await
@@ -272,7 +272,7 @@ k_columns = ["age", "illness"]"#;
     let long = "SELECT age, illness, suppressed, repeat(region, 1000) AS region FROM anon";
     let long = hospital.refused(long).await;
     assert!(long.starts_with("column region: clear values of 5") && long.contains("4092 are the most"), "{long}");
-    let other = "CREATE TABLE other AS SELECT * FROM k_anonymize((SELECT cost, region FROM patients WHERE cost IS NOT NULL), k => 4, quasi => (cost), \
+    let other = "CREATE TABLE other AS SELECT * FROM k_anonymize((SELECT cost, region FROM patients WHERE cost IS NOT NULL), k => 4, comparison => 'blinded', quasi => (cost), \
                  rounds => 1, suppress => 0.2, centres => 3, seed => 5)";
     hospital.world.run(other).await.unwrap();
     let joined = "FROM anon JOIN other ON anon.region = other.region";

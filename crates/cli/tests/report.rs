@@ -51,7 +51,7 @@ const ILLNESSES: [[&str; 3]; 5] = [
 ];
 const ROWS: usize = 60;
 const ANON: &str = r#"COPY (SELECT id, age, "<script>alert(1)</script>", illness, visits, dp_laplace(cost, 0.5) AS cost, suppressed
-    FROM k_anonymize(people, k => 5, quasi => (age, "<script>alert(1)</script>", illness), rounds => 3, suppress => 0.2, seed => 3))
+    FROM k_anonymize(people, k => 5, comparison => 'blinded', quasi => (age, "<script>alert(1)</script>", illness), rounds => 3, suppress => 0.2, seed => 3))
     TO 'anon.veil.parquet'"#;
 const QUASI: [&str; 3] = ["age", HOSTILE, "illness"];
 
@@ -369,7 +369,7 @@ fn what_hides_little_is_not_called_hidden() {
     let single = "SET veil.noise = 'single';
         COPY (SELECT id AS number, name, age, wage, illness, enc_add(cost, 0) AS cost, suppressed,
             CASE WHEN id < 30 THEN dp_geometric(visits, 0.5) ELSE visits END AS visits
-        FROM k_anonymize(people, k => 5, quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
+        FROM k_anonymize(people, k => 5, comparison => 'blinded', quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
     let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
     place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", single]].concat());
     let tables = ["report", "single.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-q"];

@@ -55,7 +55,7 @@ async fn k_holds_whatever_the_shape() {
             [(2, "cluster_to_cluster"), (4, "point_to_cluster"), (7, "cluster_to_cluster"), (11, "point_to_point")]
         {
             let sql = format!(
-                "SELECT id, x, y FROM k_anonymize({name}, k => {k}, quasi => (x, y), rounds => 3, reassign => '{reassign}')"
+                "SELECT id, x, y FROM k_anonymize({name}, k => {k}, comparison => 'blinded', quasi => (x, y), rounds => 3, reassign => '{reassign}')"
             );
             let batch = world.reveal(&sql).await.unwrap();
             assert_eq!(batch.num_rows(), 11, "{sql}");
@@ -78,12 +78,12 @@ async fn k_holds_whatever_the_shape() {
 async fn a_useless_result_says_so() {
     let world = World::new(221).await;
     add_places(&world, 30).await;
-    world.run("SELECT * FROM k_anonymize(places, k => 16, quasi => (x, y))").await.unwrap();
+    world.run("SELECT * FROM k_anonymize(places, k => 16, comparison => 'blinded', quasi => (x, y))").await.unwrap();
     let notes = world.veil.take_notes();
     assert_eq!(notes.len(), 1);
     assert!(notes[0].starts_with("30 rows are too few for two classes of 16, so that all rows are alike"), "{notes:?}");
     // Three groups of ten, and clusters that begin at one of them.
-    let sql = "SELECT * FROM k_anonymize(places, k => 11, quasi => (x, y), init_rows => (0, 10))";
+    let sql = "SELECT * FROM k_anonymize(places, k => 11, comparison => 'blinded', quasi => (x, y), init_rows => (0, 10))";
     world.run(sql).await.unwrap();
     let note = world.veil.take_notes().remove(0);
     assert!(note.contains("all rows ended in one class") && note.contains("what would help: k => 10"), "{note}");
@@ -100,7 +100,7 @@ async fn phases_are_counted() {
     let world = World::new(222).await;
     add_places(&world, 40).await;
     let frame =
-        world.context.sql("SELECT * FROM k_anonymize(places, k => 5, quasi => (x, y), rounds => 2)").await.unwrap();
+        world.context.sql("SELECT * FROM k_anonymize(places, k => 5, comparison => 'blinded', quasi => (x, y), rounds => 2)").await.unwrap();
     let tasks = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await.unwrap();
     let rows: usize = datafusion::physical_plan::collect(plan.clone(), tasks)
@@ -131,7 +131,7 @@ async fn phases_are_counted() {
 async fn a_run_can_be_given_up() {
     let world = World::new(223).await;
     add_places(&world, 300).await;
-    let frame = world.context.sql("SELECT * FROM k_anonymize(places, k => 5, quasi => (x, y))").await.unwrap();
+    let frame = world.context.sql("SELECT * FROM k_anonymize(places, k => 5, comparison => 'blinded', quasi => (x, y))").await.unwrap();
     let tasks = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await.unwrap();
     let pool = tasks.memory_pool().clone();
@@ -148,7 +148,7 @@ async fn a_run_can_be_given_up() {
     drop(stream);
     assert_eq!((pool.reserved(), exec.progress()), (0, None));
     assert!(world.veil.anonymisations().is_empty());
-    let sql = "SELECT * FROM k_anonymize((SELECT * FROM places WHERE id < 10), k => 5, quasi => (x), rounds => 1)";
+    let sql = "SELECT * FROM k_anonymize((SELECT * FROM places WHERE id < 10), k => 5, comparison => 'blinded', quasi => (x), rounds => 1)";
     assert_eq!(world.run(sql).await.unwrap().num_rows(), 10);
 }
 
@@ -163,7 +163,7 @@ async fn memory_is_bounded() {
     let location = world.at("places.veil.parquet");
     let sql = format!("CREATE EXTERNAL TABLE places STORED AS PARQUET LOCATION '{}'", location.display());
     run(&context, &sql).await.unwrap();
-    let error = run(&context, "SELECT * FROM k_anonymize(places, quasi => (x, y))").await.unwrap_err();
+    let error = run(&context, "SELECT * FROM k_anonymize(places, comparison => 'blinded', quasi => (x, y))").await.unwrap_err();
     let expected = "k_anonymize of 300 rows from 30 centres takes about";
     assert!(error.to_string().contains(expected) && error.to_string().contains("centres => 7"), "{error}");
     assert!(world.veil.anonymisations().is_empty());

@@ -81,7 +81,10 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Result<Anonymise
             seen("suppressed_rows")
         ),
     )?;
-    scene.story.seen("P2 saw", "numbers behind masks, and blurred differences of distances")?;
+    scene.story.seen(
+        "P2 saw",
+        "numbers behind masks; from how much there was to do, how many clusters joined others, and how many classes there are",
+    )?;
     scene.story.cost(&cost)?;
     Ok(Anonymised { study: study_rows, rows, suppressed, classes, smallest })
 }

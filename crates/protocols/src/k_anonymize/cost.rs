@@ -422,13 +422,13 @@ impl Settings {
                 }
                 (Comparison::Exact, _) => "how many rounds and classes there are, whether rows move",
                 (Comparison::Blinded, Reassignment::ClusterToCluster) => {
-                    "how many rounds, joined clusters and classes there are, blurred magnitudes of differences of distances, among which clusters that are gone stand out"
+                    "how many rounds, joined clusters and classes there are; blurred differences of the distances of every row, from which it can work out nearly all quasi-identifiers"
                 }
                 (Comparison::Blinded, Reassignment::PointToCluster) => {
-                    "how many rounds and classes there are, whether rows move, blurred magnitudes of differences of distances, among which small clusters stand out"
+                    "how many rounds and classes there are, whether rows move; blurred differences of the distances of every row, from which it can work out nearly all quasi-identifiers"
                 }
                 (Comparison::Blinded, Reassignment::PointToPoint) => {
-                    "how many rounds and classes there are, whether rows move, blurred magnitudes of differences of distances, among which rows of small clusters stand out"
+                    "how many rounds and classes there are, whether rows move, which rows small clusters have; blurred differences of the distances of every row, from which it can work out nearly all quasi-identifiers"
                 }
             },
         }
