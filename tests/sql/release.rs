@@ -88,6 +88,12 @@ impl Hospital {
 
     /// P2 starts anew with other rules, and its ledger as it was.
     pub(super) async fn allow(&self, rules: &str) {
+        let responder = self.responder(rules).await;
+        self.world.veil.set_channel(Arc::new(InProcess::new(responder))).await;
+    }
+
+    /// A P2 with these rules, and the ledger as it was.
+    pub(super) async fn responder(&self, rules: &str) -> Arc<Responder> {
         let owner = &self.world.owner;
         let policy = self.policy("", rules);
         // The one before must let its ledger go.
@@ -97,8 +103,7 @@ impl Hospital {
         std::fs::create_dir_all(&state).unwrap();
         let desk = ReleaseDesk::new(policy, Ledger::open(&state).unwrap(), owner.p2());
         let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
-        let responder = responder.with_desk(Arc::new(desk));
-        self.world.veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
+        Arc::new(responder.with_desk(Arc::new(desk)))
     }
 
     /// A policy with these rules for alice, and more words before them.

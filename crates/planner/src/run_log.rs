@@ -40,7 +40,12 @@ struct Log<T> {
 
 impl<T> Default for RunLog<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Log { ended: VecDeque::new(), count: 0, notes: VecDeque::new(), warnings: Vec::new() })))
+        Self(Arc::new(Mutex::new(Log {
+            ended: VecDeque::new(),
+            count: 0,
+            notes: VecDeque::new(),
+            warnings: Vec::new(),
+        })))
     }
 }
 

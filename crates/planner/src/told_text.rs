@@ -114,10 +114,13 @@ fn hide(arguments: &mut [FunctionArg]) {
 
 /// `SET veil.seed`.
 fn hide_setting(set: &mut Set) {
-    let is_seed = |name: &ObjectName| name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| is_secret(&part.value));
+    let is_seed =
+        |name: &ObjectName| name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| is_secret(&part.value));
     match set {
         Set::SingleAssignment { variable, values, .. } if is_seed(variable) => *values = vec![hidden()],
-        Set::ParenthesizedAssignments { variables, values } if variables.iter().any(is_seed) => *values = vec![hidden()],
+        Set::ParenthesizedAssignments { variables, values } if variables.iter().any(is_seed) => {
+            *values = vec![hidden()]
+        }
         Set::MultipleAssignments { assignments } => {
             for assignment in assignments.iter_mut().filter(|assignment| is_seed(&assignment.name)) {
                 assignment.value = hidden();
@@ -138,7 +141,9 @@ fn hidden() -> Expr {
 #[cfg(test)]
 mod tests {
     use datafusion::sql::parser::DFParser;
-    use datafusion::sql::sqlparser::dialect::{Dialect, DuckDbDialect, GenericDialect, MySqlDialect, PostgreSqlDialect};
+    use datafusion::sql::sqlparser::dialect::{
+        Dialect, DuckDbDialect, GenericDialect, MySqlDialect, PostgreSqlDialect,
+    };
 
     use super::*;
 
