@@ -212,7 +212,7 @@ async fn main() {
     let bench = Bench::new(&p2, &certificates, &data).await;
     let started = Instant::now();
     let anonymise = format!(
-        "CREATE TABLE anon AS SELECT * FROM k_anonymize(adult, k => 50, quasi => ({}), rounds => 1, centres => 64, suppress => 0.02, seed => 1)",
+        "CREATE TABLE anon AS SELECT * FROM k_anonymize(adult, k => 50, comparison => 'blinded', quasi => ({}), rounds => 1, centres => 64, suppress => 0.02, seed => 1)",
         names("")
     );
     bench.run(&anonymise).await;

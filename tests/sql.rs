@@ -11,6 +11,7 @@ mod sql {
     mod k_anonymize;
     mod release;
     mod release_policy;
+    mod release_text;
     mod resilience;
     mod results;
     mod rows;

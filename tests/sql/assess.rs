@@ -100,7 +100,7 @@ fn sizes(published: &HashMap<usize, [String; 3]>, columns: &[usize]) -> ClassSiz
     ClassSizes::new(of_rows.counts().collect::<Vec<_>>(), suppressed)
 }
 
-pub(crate) const ANON: &str = "SELECT * FROM k_anonymize(patients, k => 5, quasi => (age, wage, illness), rounds => 4, suppress => 0.2, seed => 3)";
+pub(crate) const ANON: &str = "SELECT * FROM k_anonymize(patients, k => 5, comparison => 'blinded', quasi => (age, wage, illness), rounds => 4, suppress => 0.2, seed => 3)";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn risk_is_that_of_the_clear_rows_before_and_after() {
@@ -263,7 +263,7 @@ fn ranges_are_those_of_the_rows(found: &HashMap<(String, String), f64>, after: &
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_tells_each_k() {
     let world = world(702).await;
-    let sql = "SELECT * FROM sweep(patients, quasi => (age, wage, illness), k => (3, 12), rounds => 3, seed => 3, population => 900, ranges => true)";
+    let sql = "SELECT * FROM sweep(patients, comparison => 'blinded', quasi => (age, wage, illness), k => (3, 12), rounds => 3, seed => 3, population => 900, ranges => true)";
     let batch = world.run(sql).await.unwrap();
     let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Float64Type>().values().to_vec();
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [3, 12]);
@@ -273,7 +273,9 @@ async fn a_sweep_tells_each_k() {
     assert!(column("certainty_penalty")[0] < column("certainty_penalty")[1]);
     assert!(column("average_class_by_k").iter().all(|average| *average >= 1.0));
     for (at, k) in [3, 12].into_iter().enumerate() {
-        let anon = format!("k_anonymize(patients, k => {k}, quasi => (age, wage, illness), rounds => 3, seed => 3)");
+        let anon = format!(
+            "k_anonymize(patients, k => {k}, comparison => 'blinded', quasi => (age, wage, illness), rounds => 3, seed => 3)"
+        );
         let alone = async |sql: String| measures(&world.run(&sql).await.unwrap());
         let utility = alone(format!("SELECT * FROM utility(patients, (SELECT * FROM {anon}), ranges => true)")).await;
         let risk = alone(format!("SELECT * FROM risk((SELECT * FROM {anon}), population => 900)")).await;
@@ -314,7 +316,10 @@ async fn a_sweep_notes_what_is_left_out_once() {
     let line = |id: usize| format!("{},{}\n", ILLNESSES[id % 5][0], ILLNESSES[id / 5 % 5][0]);
     let lines: String = (0..20).map(line).collect();
     world.table("hidden", &format!("first,second\n{lines}"), &declaration).await;
-    world.run("SELECT * FROM sweep(hidden, quasi => (first, second), k => (2, 5), rounds => 1)").await.unwrap();
+    world
+        .run("SELECT * FROM sweep(hidden, comparison => 'blinded', quasi => (first, second), k => (2, 5), rounds => 1)")
+        .await
+        .unwrap();
     let run = world.veil.assessments().pop().unwrap();
     let names: Vec<&str> = run.left_out.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["first", "second"]);

@@ -34,7 +34,9 @@ async fn categories_are_measured_where_they_stand_above_the_original_ones() {
     world.run(&format!("CREATE TABLE anon AS {ANON}")).await.unwrap();
     let published = |illness: &str| format!("(SELECT id, name, age, wage, {illness} AS illness, suppressed FROM anon)");
     let masked = "(SELECT id, name, age, wage, mask_random(illness) AS illness FROM patients)";
-    let again = format!("k_anonymize({masked}, k => 2, quasi => (age, wage, illness), rounds => 2, seed => 3)");
+    let again = format!(
+        "k_anonymize({masked}, k => 2, comparison => 'blinded', quasi => (age, wage, illness), rounds => 2, seed => 3)"
+    );
     for anonymised in [published("mask_random(illness)"), again] {
         let sql =
             format!("SELECT * FROM utility(patients, {anonymised}, quasi => (age, wage, illness), ranges => true)");
@@ -62,7 +64,8 @@ async fn categories_are_measured_where_they_stand_above_the_original_ones() {
 async fn numbers_with_other_bounds_than_before_are_left_out() {
     let world = world(721).await;
     let moved = "(SELECT id, name, enc_add(age, 1000) AS age, wage FROM patients)";
-    let anon = format!("k_anonymize({moved}, k => 5, quasi => (age, wage), rounds => 2, seed => 3)");
+    let anon =
+        format!("k_anonymize({moved}, k => 5, comparison => 'blinded', quasi => (age, wage), rounds => 2, seed => 3)");
     let found =
         found(&world, &format!("SELECT * FROM utility(patients, {anon}, quasi => (age, wage), ranges => true)")).await;
     assert!(is_told(&found, "information_loss", "wage") && is_told(&found, "range_loss", "wage"));
@@ -90,7 +93,7 @@ range = [0, 120]
     let world = World::new(722).await;
     let lines: String = (0..24).map(|id| format!("person {id},{},{}\n", 30_000 * id / 23, 20 + id)).collect();
     world.table("accounts", &format!("name,worth,age\n{lines}"), DECLARATION).await;
-    let anon = "k_anonymize(accounts, k => 4, quasi => (worth, age), rounds => 3, seed => 3)";
+    let anon = "k_anonymize(accounts, k => 4, comparison => 'blinded', quasi => (worth, age), rounds => 3, seed => 3)";
     let sql = format!("SELECT * FROM utility(accounts, {anon}, quasi => (worth, age))");
     let batch = world.run(&sql).await.unwrap();
     let found = measures(&batch);
@@ -160,8 +163,7 @@ async fn one_row_and_rows_that_are_all_suppressed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_k_beyond_the_table_has_a_row_of_its_own() {
     let world = world(724).await;
-    let sql =
-        "SELECT * FROM sweep((SELECT * FROM patients WHERE id < 12), quasi => (age, illness), rounds => 1, seed => 3)";
+    let sql = "SELECT * FROM sweep((SELECT * FROM patients WHERE id < 12), comparison => 'blinded', quasi => (age, illness), rounds => 1, seed => 3)";
     let batch = world.run(sql).await.unwrap();
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [2, 5, 10, 25, 50]);
     for column in ["classes", "prosecutor_max", "discernibility", "information_loss", "precision_loss"] {
@@ -180,10 +182,14 @@ async fn a_k_beyond_the_table_has_a_row_of_its_own() {
 async fn a_sweep_over_clear_quasi_identifiers() {
     let world = world(725).await;
     let table = "(SELECT id, id / 5 AS ward, id % 7 AS shift, name FROM patients)";
-    let sql = format!("SELECT * FROM sweep({table}, quasi => (ward, shift), k => (4, 10), rounds => 2, seed => 3)");
+    let sql = format!(
+        "SELECT * FROM sweep({table}, comparison => 'blinded', quasi => (ward, shift), k => (4, 10), rounds => 2, seed => 3)"
+    );
     let batch = world.run(&sql).await.unwrap();
     for (at, k) in [4, 10].into_iter().enumerate() {
-        let anon = format!("k_anonymize({table}, k => {k}, quasi => (ward, shift), rounds => 2, seed => 3)");
+        let anon = format!(
+            "k_anonymize({table}, k => {k}, comparison => 'blinded', quasi => (ward, shift), rounds => 2, seed => 3)"
+        );
         let alone = found(&world, &format!("SELECT * FROM utility({table}, {anon}, quasi => (ward, shift))")).await;
         for measure in ["classes", "discernibility", "information_loss"] {
             assert_eq!(numbers(&batch, measure)[at], Some(value(&alone, measure, "")), "{measure} for k = {k}");
@@ -264,7 +270,11 @@ async fn a_sweep_takes_memory_for_one_k_at_a_time() {
         context.sql(&sql).await.unwrap();
         context
     };
-    let sweep = |k: &str| format!("SELECT * FROM sweep(patients, quasi => (age), k => ({k}), rounds => 1, seed => 3)");
+    let sweep = |k: &str| {
+        format!(
+            "SELECT * FROM sweep(patients, comparison => 'blinded', quasi => (age), k => ({k}), rounds => 1, seed => 3)"
+        )
+    };
     let context = limited(600 << 20).await;
     assert_eq!(run(&context, &sweep("20")).await.unwrap().num_rows(), 1);
     assert_eq!(run(&context, &sweep("20, 21, 22, 23, 24, 25")).await.unwrap().num_rows(), 6);

@@ -61,7 +61,9 @@ async fn rows_keep_their_order_through_partitions_and_files() {
         let notes = world.veil.take_notes();
         assert_eq!(notes.iter().filter(|note| note.contains("taken in their order")).count(), 3, "{notes:?}");
         // What is anonymised is in the order of what it was made from: the same run, and the same losses.
-        let made = format!("k_anonymize({bare}, k => 5, quasi => ({BARE}), rounds => 4, suppress => 0.2, seed => 3)");
+        let made = format!(
+            "k_anonymize({bare}, k => 5, comparison => 'blinded', quasi => ({BARE}), rounds => 4, suppress => 0.2, seed => 3)"
+        );
         let sql = format!("SELECT * FROM utility({bare}, {made}, by_order => true)");
         assert_eq!(measures(&world.run(&sql).await.unwrap()), known, "{table}");
     }

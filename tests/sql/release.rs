@@ -89,6 +89,12 @@ impl Hospital {
 
     /// P2 starts anew with other rules, and its ledger as it was.
     pub(super) async fn allow(&self, rules: &str) {
+        let responder = self.responder(rules).await;
+        self.world.veil.set_channel(Arc::new(InProcess::new(responder))).await;
+    }
+
+    /// A P2 with these rules, and the ledger as it was.
+    pub(super) async fn responder(&self, rules: &str) -> Arc<Responder> {
         let owner = &self.world.owner;
         let policy = self.policy("", rules);
         // The one before must let its ledger go.
@@ -98,8 +104,7 @@ impl Hospital {
         std::fs::create_dir_all(&state).unwrap();
         let desk = ReleaseDesk::new(policy, Ledger::open(&state).unwrap(), owner.p2());
         let responder = Responder::new(Arc::new(owner.p2()), Limits::default(), Randomness::os());
-        let responder = responder.with_desk(Arc::new(desk));
-        self.world.veil.set_channel(Arc::new(InProcess::new(Arc::new(responder)))).await;
+        Arc::new(responder.with_desk(Arc::new(desk)))
     }
 
     /// A policy with these rules for alice, and more words before them.
@@ -243,7 +248,7 @@ k_columns = ["age", "illness"]"#;
     hospital
         .world
         .run(
-            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, illness, cost, region FROM patients), k => 4, quasi => (age, illness), \
+            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, illness, cost, region FROM patients), k => 4, comparison => 'blinded', quasi => (age, illness), \
              rounds => 2, suppress => 0.2, seed => 5)",
         )
         .await
@@ -273,7 +278,7 @@ k_columns = ["age", "illness"]"#;
     let long = "SELECT age, illness, suppressed, repeat(region, 1000) AS region FROM anon";
     let long = hospital.refused(long).await;
     assert!(long.starts_with("column region: clear values of 5") && long.contains("4092 are the most"), "{long}");
-    let other = "CREATE TABLE other AS SELECT * FROM k_anonymize((SELECT cost, region FROM patients WHERE cost IS NOT NULL), k => 4, quasi => (cost), \
+    let other = "CREATE TABLE other AS SELECT * FROM k_anonymize((SELECT cost, region FROM patients WHERE cost IS NOT NULL), k => 4, comparison => 'blinded', quasi => (cost), \
                  rounds => 1, suppress => 0.2, centres => 3, seed => 5)";
     hospital.world.run(other).await.unwrap();
     let joined = "FROM anon JOIN other ON anon.region = other.region";

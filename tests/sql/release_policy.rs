@@ -51,7 +51,7 @@ async fn many_rows_are_insisted_on_before_the_first_leaves() {
 async fn suppressed_rows_are_no_rows_where_classes_are_counted() {
     let rules = |rows: usize| format!("columns = [\"age\"]\nmin_k = 4\nmin_rows = {rows}");
     let hospital = Hospital::new(921, 60, &rules(1)).await;
-    let anon = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age FROM patients), k => 4, quasi => (age), rounds => 2, suppress => 0.2, \
+    let anon = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age FROM patients), k => 4, comparison => 'blinded', quasi => (age), rounds => 2, suppress => 0.2, \
                 seed => 5)";
     hospital.world.run(anon).await.unwrap();
     let (found, received) = hospital.released("SELECT * FROM anon").await;
@@ -88,7 +88,7 @@ async fn classes_of_clear_columns_are_counted() {
     // None of the named columns: nothing to count.
     assert_eq!(hospital.released("SELECT age FROM patients").await.1.manifest.manifest.classes, None);
 
-    let anon = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age, region FROM patients), k => 4, quasi => (age), rounds => 2, suppress => 0.2, \
+    let anon = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age, region FROM patients), k => 4, comparison => 'blinded', quasi => (age), rounds => 2, suppress => 0.2, \
                 seed => 5)";
     hospital.world.run(anon).await.unwrap();
     let expected = hospital.world.reveal("SELECT * FROM anon").await.unwrap();

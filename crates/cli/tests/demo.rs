@@ -198,6 +198,9 @@ fn the_story_is_true() {
         assert_absent(&log, patients.iter().flat_map(|row| [row["born"].clone(), row["cost"].clone()]));
     }
     assert!(place.text("veil-demo/p1/p1.log").contains("k_anonymize(study, k => 5"));
+    // P2's own log of what it was asked: nothing was compared behind a blur.
+    let asked = place.text("veil-demo/p2/p2.log");
+    assert!(asked.contains("seal_parcel") && !asked.contains("compare_and_select") && !asked.contains("few_select"));
     let searched = format!("{} names, texts and labels", texts.len());
     assert!(story.contains(&searched), "{searched}: {story}");
     assert!(

@@ -189,7 +189,7 @@ fn sorted(csv: &str) -> Vec<&str> {
 const OWN: &str = r#"columns = ["name", "age", "wage", "illness", "region"]
 min_k = 6
 k_columns = ["age", "illness"]"#;
-const ANON: &str = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, wage, illness, region FROM people), k => 6, quasi => (age, illness), \
+const ANON: &str = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT name, age, wage, illness, region FROM people), k => 6, comparison => 'blinded', quasi => (age, illness), \
                     rounds => 2, seed => 3);";
 
 /// Owner, key holder, engine and recipient with TLS between all: what arrives is what the owner decrypts, and its papers are in order.

@@ -51,7 +51,7 @@ const ILLNESSES: [[&str; 3]; 5] = [
 ];
 const ROWS: usize = 60;
 const ANON: &str = r#"COPY (SELECT id, age, "<script>alert(1)</script>", illness, visits, dp_laplace(cost, 0.5) AS cost, suppressed
-    FROM k_anonymize(people, k => 5, quasi => (age, "<script>alert(1)</script>", illness), rounds => 3, suppress => 0.2, seed => 3))
+    FROM k_anonymize(people, k => 5, comparison => 'blinded', quasi => (age, "<script>alert(1)</script>", illness), rounds => 3, suppress => 0.2, seed => 3))
     TO 'anon.veil.parquet'"#;
 const QUASI: [&str; 3] = ["age", HOSTILE, "illness"];
 
@@ -332,7 +332,8 @@ fn a_sweep_is_drawn_and_its_cost_is_said_before() {
     let place = Place::declared(HOSTILE, |text| {
         text.replace("hierarchy = \"illness.csv\"", "hierarchy = \"illness.csv\"\nhide_shape = true")
     });
-    let more = ["--sweep", "12,3", "--sweep-rounds", "2", "--sweep-suppress", "0.2"];
+    let how = ["--sweep-rounds", "2", "--sweep-suppress", "0.2", "--sweep-comparison", "blinded"];
+    let more = [&["--sweep", "12,3"], &how[..]].concat();
     let outputs = ["-o", "report.html", "--json", "report.json"];
     let told = place.succeed(&[&REPORT[..], &EMBEDDED, &more, &outputs].concat());
     let before = told.find("anonymises the table 2 times").expect("says what it costs");
@@ -360,6 +361,11 @@ fn a_sweep_is_drawn_and_its_cost_is_said_before() {
     let notes = found["notes"].to_string();
     assert!(notes.contains("sweep(original): illness has a hierarchy that is hidden"), "{notes}");
     assert!(!notes.contains("classes of"), "{notes}");
+    // Whoever asks for blinded comparisons is told what they tell, and so is the reader.
+    let warning =
+        "sweep(original): with comparison => 'blinded' the key holder can work out nearly all quasi-identifiers";
+    assert!(told.contains(&format!("warning: {warning}")) && notes.matches(warning).count() == 1, "{told} {notes}");
+    assert!(page.contains("blurred differences of the distances of every row"));
 }
 
 /// What the engine writes into types when it adds noise, computes and renames.
@@ -369,7 +375,7 @@ fn what_hides_little_is_not_called_hidden() {
     let single = "SET veil.noise = 'single';
         COPY (SELECT id AS number, name, age, wage, illness, enc_add(cost, 0) AS cost, suppressed,
             CASE WHEN id < 30 THEN dp_geometric(visits, 0.5) ELSE visits END AS visits
-        FROM k_anonymize(people, k => 5, quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
+        FROM k_anonymize(people, k => 5, comparison => 'blinded', quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
     let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
     place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", single]].concat());
     let tables = ["report", "single.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-q"];
@@ -411,11 +417,14 @@ fn names_of_columns_forge_neither_costs_nor_what_was_learned() {
         ("risk(anonymised)", "p1", "how many classes of the quasi-identifiers"),
         ("sweep(original)", "p2", "the same sizes, in no order"),
         ("sweep(original): k_anonymize", "p1", "clusters"),
+        ("sweep(original): k_anonymize", "p2", "how many rounds, joined clusters and classes there are"),
     ] {
         let of = |learned: &&Value| learned["from"].as_array().unwrap().contains(&from.into());
         let learned = leakage.iter().find(of).unwrap();
         assert!(learned[who].as_str().unwrap().contains(what), "{from}: {learned}");
     }
+    // Comparisons of a sweep are exact, unless one asks for others.
+    assert!(!found["leakage"].to_string().contains("blurred") && !told.contains("warning"), "{told}");
 }
 
 #[test]
@@ -452,6 +461,8 @@ fn nothing_is_overwritten_and_wrong_questions_are_refused() {
     place.fail(&ask(&["--sweep", "1,5", "-o", "new.html"]), 2);
     place.fail(&ask(&["--sweep-rounds", "3", "-o", "new.html"]), 2);
     place.fail(&ask(&["--sweep-suppress", "0.1", "-o", "new.html"]), 2);
+    place.fail(&ask(&["--sweep-comparison", "exact", "-o", "new.html"]), 2);
+    place.fail(&ask(&["--sweep", "5", "--sweep-comparison", "clear", "-o", "new.html"]), 2);
     for share in ["1", "-0.1", "NaN", "some"] {
         let share = format!("--sweep-suppress={share}");
         let refused = place.fail(&ask(&["--sweep", "5", &share, "-o", "new.html"]), 2);

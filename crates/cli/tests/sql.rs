@@ -300,6 +300,38 @@ fn commands_describe_tables_and_functions() {
     }
 }
 
+/// Also where nothing else is said, and also if the statement fails in the end.
+#[test]
+fn blinded_comparisons_leave_a_warning() {
+    let place = Place::new();
+    let shell = [
+        "sql",
+        "--table",
+        "people=people.veil.parquet",
+        "--keys",
+        "keys/p1.keys",
+        "--embedded-p2",
+        "keys/p2.keys",
+        "-q",
+    ];
+    let call = |more: &str| {
+        format!(
+            "SELECT * FROM k_anonymize((SELECT score FROM people), k => 2, quasi => (score), rounds => 1, centres => 1{more})"
+        )
+    };
+    let warnings = |sql: &str, succeeds: bool| {
+        let output = place.run(&[&shell[..], &["-c", sql]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), succeeds, "{said}");
+        said.matches("warning: with comparison => 'blinded' the key holder can work out nearly all quasi-identifiers")
+            .count()
+    };
+    assert_eq!(warnings(&call(""), true), 0);
+    let blinded = call(", comparison => 'blinded'");
+    assert_eq!(warnings(&format!("{blinded}; SELECT 1"), true), 1);
+    assert_eq!(warnings(&format!("SELECT 1 / (count(*) - 4) FROM ({blinded})"), false), 1);
+}
+
 #[test]
 fn embedded_p2_works_and_warns() {
     let place = Place::new();

@@ -42,8 +42,9 @@ impl Service {
     }
 
     pub(crate) async fn prepare(&self, caller: &Caller, sql: &str) -> Result<Prepared, AnswerError> {
-        debug!(caller = caller.name, sql, "statement");
-        self.answers.prepare(caller, bounded(sql)?).await
+        let sql = bounded(sql)?;
+        debug!(caller = caller.name, sql = self.answers.told(sql), "statement");
+        self.answers.prepare(caller, sql).await
     }
 
     /// A ticket for a statement.

@@ -31,6 +31,7 @@
 //!  release             another: rows for a recipient, sealed
 //!  row_bytes           what rows take of memory
 //!  run_log             what ended runs of such functions leave: summaries and notes
+//!  told_text           calls and statements as P2, manifests and logs get them: without the engine's secrets
 //! ```
 
 mod assess;
@@ -58,6 +59,7 @@ mod row_bytes;
 mod run_log;
 mod session;
 mod tables;
+mod told_text;
 mod unique_order_exec;
 mod veil;
 
@@ -72,5 +74,6 @@ pub use rounds_exec::RoundsExec;
 pub use rounds_node::{RoundsNode, RoundsPlanner};
 pub use session::{VeilSessionConfig, VeilSessionState};
 pub use tables::add_side_tables_of;
+pub use told_text::told_statement;
 pub use veil::Veil;
 pub use veil_protocols::k_anonymize::Phase;

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 
 use crate::kept_sort::{is_set, keep_sorts};
+use crate::told_text::told_call;
 use crate::{assess, identifiers, k_anonymize, release};
 
 /// Plans a call of a function.
@@ -81,8 +82,8 @@ fn function(name: &ObjectName, context: &dyn RelationPlannerContext) -> Option<P
 /// A call: its relation, and its named arguments until they are taken.
 pub(crate) struct RelationCall {
     function: String,
-    /// The call as it was written.
-    text: String,
+    /// The call as others are told.
+    told: String,
     pub(crate) input: LogicalPlan,
     /// A second relation, where there is one.
     other: Option<LogicalPlan>,
@@ -96,8 +97,7 @@ impl RelationCall {
         catalogs: &Arc<dyn CatalogProviderList>,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Self> {
-        let written: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let text = format!("{function}({})", written.join(", "));
+        let told = told_call(&function, &arguments);
         if function.eq_ignore_ascii_case(assess::UTILITY) && is_set(&arguments, "by_order") {
             keep_sorts(&mut arguments);
         }
@@ -132,7 +132,7 @@ impl RelationCall {
             }
         }
         match input {
-            Some(input) => Ok(Self { function, text, input, other: second, arguments: named }),
+            Some(input) => Ok(Self { function, told, input, other: second, arguments: named }),
             None => plan_err!("{function} needs a table or a subquery in parentheses first: {function}(table, k => 5)"),
         }
     }
@@ -280,9 +280,9 @@ impl RelationCall {
         }
     }
 
-    /// The call as it was written.
-    pub(crate) fn text(&self) -> String {
-        self.text.clone()
+    /// The call as others are told: without the secrets of the engine that are in it.
+    pub(crate) fn told(&self) -> String {
+        self.told.clone()
     }
 
     /// A text, which must be there.

@@ -34,11 +34,18 @@ struct Log<T> {
     /// How many there were.
     count: u64,
     notes: VecDeque<String>,
+    /// Each once, so that there are only as many as there are sentences.
+    warnings: Vec<&'static str>,
 }
 
 impl<T> Default for RunLog<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Log { ended: VecDeque::new(), count: 0, notes: VecDeque::new() })))
+        Self(Arc::new(Mutex::new(Log {
+            ended: VecDeque::new(),
+            count: 0,
+            notes: VecDeque::new(),
+            warnings: Vec::new(),
+        })))
     }
 }
 
@@ -57,12 +64,25 @@ impl<T: Ended> RunLog<T> {
         }
     }
 
+    /// Warns of what a run is about to show. Of several runs that show the same it is told once, until somebody has taken it.
+    pub(crate) fn warn(&self, warning: &'static str) {
+        let warnings = &mut self.lock().warnings;
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().warnings).into_iter().map(str::to_owned).collect()
+    }
+
     pub(crate) fn all(&self) -> Vec<T> {
         self.lock().ended.iter().map(|(_, run)| run.clone()).collect()
     }
 
     pub(crate) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().notes).into()
+        let notes = std::mem::take(&mut self.lock().notes);
+        self.take_warnings().into_iter().chain(notes).collect()
     }
 
     /// `<function>_summary()`.

@@ -95,6 +95,12 @@ impl Veil {
         self.assessments.all()
     }
 
+    /// What somebody should know who asks for what tells the key holder more than it need know, since this was last asked. Warnings that nobody
+    /// takes come with the notes.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.anonymisations.take_warnings()
+    }
+
     /// What the reader of results should know, since this was last asked.
     pub fn take_notes(&self) -> Vec<String> {
         [self.searches.take_notes(), self.anonymisations.take_notes(), self.assessments.take_notes()].concat()

@@ -1,4 +1,4 @@
-//! The smaller of two numbers, and which it was: fast, because P2 may see a blurred magnitude.
+//! The smaller of two numbers, and which it was: fast, because P2 sees a blurred magnitude.
 //!
 //! ```text
 //!  P1: odd = 2 (A - B) - 1, never zero; a tie goes to A
@@ -11,6 +11,10 @@
 //! `|r'| < r <= |r odd|` keeps the sign; without `r'` the divisors of `y` would give `odd` away. `r` takes each octave from 3 up to the free
 //! bits of `t` with the same probability, so `|y|` tells the magnitude of `odd` only as well as a fresh random shift by up to so many
 //! octaves lets it. One multiplier for many values would give ratios away: each slot has its own.
+//!
+//! The blur hides one difference, not a table. Slots are places: where a run compares each of its rows with many others, P2 sees which
+//! magnitudes are of which row, and can work out the rows from all of them together. docs/protocols has what that is worth. So this is for
+//! numbers that P2 may know; for all others there is [`compare_exact`](crate::compare_exact).
 
 use rand::CryptoRng;
 use veil_slots::{
@@ -62,7 +66,7 @@ impl Protocol for CompareAndSelect {
     const SUMMARY: &'static str = "the smaller of two encrypted numbers, and which it was";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",
-        p2: "a blurred magnitude of the difference of two unidentified numbers, with a uniform sign",
+        p2: "a blurred magnitude of the difference of two numbers in known places, with a uniform sign: from the many differences of a run P2 can work out the numbers",
     };
     const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;

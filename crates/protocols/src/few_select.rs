@@ -11,7 +11,8 @@
 //! P2 adds both parts, which alone are uniform. Of places 2 p and 2 p + 1 the lower wins a tie. A last number without a partner passes: it
 //! is `u` and `v`, and its `y` is random. For `n` numbers `log2 n` rounds, rounded up, of one ciphertext up and two down for up to 1638 numbers.
 //!
-//! P2 sees what it sees in [`compare_and_select`](crate::compare_and_select): each difference is compared in one slot.
+//! P2 sees what it sees in [`compare_and_select`](crate::compare_and_select): each difference is compared in one slot, and from many
+//! together P2 can work out the numbers.
 
 use rand::rngs::StdRng;
 use rand::{CryptoRng, SeedableRng};
@@ -135,7 +136,7 @@ impl Protocol for FewSelect {
     const SUMMARY: &'static str = "the smaller of each pair of few numbers, and its place";
     const LEAKAGE: Leakage = Leakage {
         p1: "nothing",
-        p2: "a blurred magnitude of the difference of two unidentified numbers, with a uniform sign",
+        p2: "a blurred magnitude of the difference of two numbers in known places, with a uniform sign: from the many differences of a run P2 can work out the numbers",
     };
     const OPENS: Opens = Opens::NOTHING;
     type Query = Query<Outbound>;

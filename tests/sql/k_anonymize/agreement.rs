@@ -51,7 +51,7 @@ async fn the_owner_decrypts_what_the_clear_algorithm_publishes() {
         let settings = Settings { k, rounds: 3, early_stop, suppress, strategy };
         let (expected, summary) = sample.published(&[2, 1, 1, 1, 1], &initial, &settings);
         let sql = format!(
-            "SELECT * FROM k_anonymize(people, k => {k}, quasi => ({}), rounds => 3, suppress => {}, reassign => '{name}', \
+            "SELECT * FROM k_anonymize(people, k => {k}, comparison => 'blinded', quasi => ({}), rounds => 3, suppress => {}, reassign => '{name}', \
              early_stop => {early_stop}, weights => (age = 2), init => 'rows', init_rows => ({}))",
             sample.quasi(),
             f64::from(suppress) / f64::from(MILLION),
@@ -81,7 +81,7 @@ async fn the_result_is_a_table_like_any_other() {
     let sample = people(40, 2);
     sample.add_to(&world, "people").await;
     let sql = "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT * FROM people WHERE id < 36), k => 3, \
-               quasi => (age, city, score), rounds => 2, seed => 5, drop => (height))";
+               comparison => 'blinded', quasi => (age, city, score), rounds => 2, seed => 5, drop => (height))";
     world.run(sql).await.unwrap();
     let first = world.reveal("SELECT id, age, wage, city, score FROM anon ORDER BY id").await.unwrap();
     assert_eq!(first.num_rows(), 36);
@@ -96,7 +96,7 @@ async fn the_result_is_a_table_like_any_other() {
     assert_eq!(again.columns(), first.columns());
 
     // Rows of a class go on together.
-    let sql = "SELECT id, age, city, score FROM k_anonymize(copied, k => 9, quasi => (age, city, score), rounds => 2, seed => 6)";
+    let sql = "SELECT id, age, city, score FROM k_anonymize(copied, k => 9, comparison => 'blinded', quasi => (age, city, score), rounds => 2, seed => 6)";
     let quasi = Sample { columns: people(36, 2).columns, rows: 36 };
     let names = ["age", "city", "score"];
     let keep = |sample: Sample| Sample {

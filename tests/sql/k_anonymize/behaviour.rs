@@ -34,6 +34,12 @@ async fn add_places(world: &World, rows: usize) {
     world.table("places", &format!("id,x,y\n{lines}"), PLACES).await;
 }
 
+/// Rows at these places.
+pub(super) async fn add_rows(world: &World, places: &[i64]) {
+    let lines: String = places.iter().enumerate().map(|(id, x)| format!("{id},{x},0\n")).collect();
+    world.table("places", &format!("id,x,y\n{lines}"), PLACES).await;
+}
+
 fn find(plan: &dyn ExecutionPlan) -> Option<&KAnonymizeExec> {
     let own = plan.downcast_ref::<KAnonymizeExec>();
     own.or_else(|| plan.children().into_iter().find_map(|child| find(child.as_ref())))
@@ -55,7 +61,7 @@ async fn k_holds_whatever_the_shape() {
             [(2, "cluster_to_cluster"), (4, "point_to_cluster"), (7, "cluster_to_cluster"), (11, "point_to_point")]
         {
             let sql = format!(
-                "SELECT id, x, y FROM k_anonymize({name}, k => {k}, quasi => (x, y), rounds => 3, reassign => '{reassign}')"
+                "SELECT id, x, y FROM k_anonymize({name}, k => {k}, comparison => 'blinded', quasi => (x, y), rounds => 3, reassign => '{reassign}')"
             );
             let batch = world.reveal(&sql).await.unwrap();
             assert_eq!(batch.num_rows(), 11, "{sql}");
@@ -78,14 +84,16 @@ async fn k_holds_whatever_the_shape() {
 async fn a_useless_result_says_so() {
     let world = World::new(221).await;
     add_places(&world, 30).await;
-    world.run("SELECT * FROM k_anonymize(places, k => 16, quasi => (x, y))").await.unwrap();
+    world.run("SELECT * FROM k_anonymize(places, k => 16, comparison => 'blinded', quasi => (x, y))").await.unwrap();
+    assert_eq!(world.veil.take_warnings().len(), 1);
     let notes = world.veil.take_notes();
     assert_eq!(notes.len(), 1);
     assert!(notes[0].starts_with("30 rows are too few for two classes of 16, so that all rows are alike"), "{notes:?}");
     // Three groups of ten, and clusters that begin at one of them.
-    let sql = "SELECT * FROM k_anonymize(places, k => 11, quasi => (x, y), init_rows => (0, 10))";
+    let sql =
+        "SELECT * FROM k_anonymize(places, k => 11, comparison => 'blinded', quasi => (x, y), init_rows => (0, 10))";
     world.run(sql).await.unwrap();
-    let note = world.veil.take_notes().remove(0);
+    let note = world.veil.take_notes().remove(1);
     assert!(note.contains("all rows ended in one class") && note.contains("what would help: k => 10"), "{note}");
     let summary = "SELECT classes, clusters, small_clusters, rows, note FROM k_anonymize_summary() ORDER BY run";
     let batch = world.run(summary).await.unwrap();
@@ -99,8 +107,11 @@ async fn a_useless_result_says_so() {
 async fn phases_are_counted() {
     let world = World::new(222).await;
     add_places(&world, 40).await;
-    let frame =
-        world.context.sql("SELECT * FROM k_anonymize(places, k => 5, quasi => (x, y), rounds => 2)").await.unwrap();
+    let frame = world
+        .context
+        .sql("SELECT * FROM k_anonymize(places, k => 5, comparison => 'blinded', quasi => (x, y), rounds => 2)")
+        .await
+        .unwrap();
     let tasks = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await.unwrap();
     let rows: usize = datafusion::physical_plan::collect(plan.clone(), tasks)
@@ -131,7 +142,11 @@ async fn phases_are_counted() {
 async fn a_run_can_be_given_up() {
     let world = World::new(223).await;
     add_places(&world, 300).await;
-    let frame = world.context.sql("SELECT * FROM k_anonymize(places, k => 5, quasi => (x, y))").await.unwrap();
+    let frame = world
+        .context
+        .sql("SELECT * FROM k_anonymize(places, k => 5, comparison => 'blinded', quasi => (x, y))")
+        .await
+        .unwrap();
     let tasks = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await.unwrap();
     let pool = tasks.memory_pool().clone();
@@ -148,7 +163,7 @@ async fn a_run_can_be_given_up() {
     drop(stream);
     assert_eq!((pool.reserved(), exec.progress()), (0, None));
     assert!(world.veil.anonymisations().is_empty());
-    let sql = "SELECT * FROM k_anonymize((SELECT * FROM places WHERE id < 10), k => 5, quasi => (x), rounds => 1)";
+    let sql = "SELECT * FROM k_anonymize((SELECT * FROM places WHERE id < 10), k => 5, comparison => 'blinded', quasi => (x), rounds => 1)";
     assert_eq!(world.run(sql).await.unwrap().num_rows(), 10);
 }
 
@@ -163,7 +178,8 @@ async fn memory_is_bounded() {
     let location = world.at("places.veil.parquet");
     let sql = format!("CREATE EXTERNAL TABLE places STORED AS PARQUET LOCATION '{}'", location.display());
     run(&context, &sql).await.unwrap();
-    let error = run(&context, "SELECT * FROM k_anonymize(places, quasi => (x, y))").await.unwrap_err();
+    let error =
+        run(&context, "SELECT * FROM k_anonymize(places, comparison => 'blinded', quasi => (x, y))").await.unwrap_err();
     let expected = "k_anonymize of 300 rows from 30 centres takes about";
     assert!(error.to_string().contains(expected) && error.to_string().contains("centres => 7"), "{error}");
     assert!(world.veil.anonymisations().is_empty());

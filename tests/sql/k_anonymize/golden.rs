@@ -59,7 +59,7 @@ impl Golden {
         let weights = vec![1; sample.columns.len()];
         let rows: Vec<String> = initial.iter().map(usize::to_string).collect();
         let sql = format!(
-            "SELECT * FROM k_anonymize(golden, k => {k}, quasi => ({}), rounds => {rounds}, init => 'rows', init_rows => ({}))",
+            "SELECT * FROM k_anonymize(golden, k => {k}, comparison => 'blinded', quasi => ({}), rounds => {rounds}, init => 'rows', init_rows => ({}))",
             sample.quasi(),
             rows.join(", ")
         );

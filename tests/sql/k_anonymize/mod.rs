@@ -2,5 +2,6 @@
 
 mod agreement;
 mod behaviour;
+mod comparison;
 mod golden;
 mod sample;

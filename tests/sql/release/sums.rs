@@ -118,7 +118,7 @@ async fn sums_and_suppressed_rows_do_not_mix() {
     let hospital = Hospital::new(923, 40, EVERYTHING).await;
     hospital
         .create(
-            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age, smoker, cost, region FROM patients), k => 4, quasi => (age), rounds => 1, \
+            "CREATE TABLE anon AS SELECT * FROM k_anonymize((SELECT age, smoker, cost, region FROM patients), k => 4, comparison => 'blinded', quasi => (age), rounds => 1, \
              suppress => 0.2, seed => 5)",
         )
         .await;

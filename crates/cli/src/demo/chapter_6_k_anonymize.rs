@@ -36,9 +36,9 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Result<Anonymise
     scene.story.chapter(&format!("P1 makes everybody one of at least {k}, and does not see which"))?;
     if study < scene.data.rows() {
         let (study, rows) = (HumanCount(study as u64), HumanCount(scene.data.rows() as u64));
-        scene
-            .story
-            .say(&format!("{study} of the {rows} take part in a study: so this takes seconds, and not minutes."))?;
+        scene.story.say(&format!(
+            "{study} of the {rows} take part in a study: so this takes less than a minute, and not hours."
+        ))?;
     }
     let mark = parties.mark()?;
     let copies = ["study", "anon"].map(|name| format!("COPY (SELECT * FROM {name}) TO '{name}.veil.parquet'"));
@@ -81,7 +81,10 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties) -> Result<Anonymise
             seen("suppressed_rows")
         ),
     )?;
-    scene.story.seen("P2 saw", "numbers behind masks, and blurred differences of distances")?;
+    scene.story.seen(
+        "P2 saw",
+        "numbers behind masks; from how much there was to do, how many clusters joined others, and how many classes there are",
+    )?;
     scene.story.cost(&cost)?;
     Ok(Anonymised { study: study_rows, rows, suppressed, classes, smallest })
 }

@@ -105,6 +105,10 @@ impl<'a> Asker<'a> {
                 seconds: (run.seconds - within).max(0.0),
             });
         }
+        for warning in self.engine.veil.take_warnings() {
+            say(&format!("warning: {name}: {warning}"));
+            self.notes.push(format!("{name}: {warning}"));
+        }
         // What k_anonymize would advise is about tables that nobody keeps, so only assessments are asked for their notes.
         let sql = format!("SELECT note FROM assess_summary() WHERE run > {assessed} AND note IS NOT NULL ORDER BY run");
         let frame = self.engine.context.sql(&sql).await.map_err(|error| explain_error(&error))?;

@@ -51,7 +51,9 @@ pub(super) async fn gather(arguments: &Arguments, engine: &Engine, manifest: Opt
             let listed = all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             let (k, rounds) = (format!("k => ({listed})"), arguments.sweep_rounds.map(|of| format!("rounds => {of}")));
             let suppress = arguments.sweep_suppress.map(|share| format!("suppress => {share}"));
-            let options = [named, Some(k.as_str()), rounds.as_deref(), suppress.as_deref(), population.as_deref()];
+            let compared = arguments.sweep_comparison.as_ref().map(|how| format!("comparison => '{how}'"));
+            let options = [Some(k.as_str()), rounds.as_deref(), suppress.as_deref(), compared.as_deref()];
+            let options = [&[named], &options[..], &[population.as_deref()]].concat();
             let swept = swept(&asker.ask("sweep(original)", &call("sweep", ORIGINAL, &options)).await?)?;
             (swept, asker.last_settings())
         }

@@ -114,6 +114,10 @@ pub(crate) struct Arguments {
     /// Hold back at most this share of the rows for each k of the sweep, from 0 to less than 1; by default none
     #[arg(long, value_name = "SHARE", requires = "sweep", value_parser = share)]
     sweep_suppress: Option<f64>,
+    /// How distances are compared for each k of the sweep; blinded is faster, and lets P2 work out nearly all
+    /// quasi-identifiers of the original [default: exact]
+    #[arg(long, value_name = "HOW", requires = "sweep", value_parser = ["exact", "blinded"])]
+    sweep_comparison: Option<String>,
     /// Rows of both tables belong together by their order, where no column that both share tells
     #[arg(long)]
     by_order: bool,

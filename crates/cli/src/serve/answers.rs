@@ -15,7 +15,7 @@ use tokio::task::JoinError;
 use veil_flight_p2::status_of;
 use veil_flight_sql::{AnswerError, Answers, Caller, Kind, Prepared, Rows, Run, TableEntry};
 use veil_owner::OwnerError;
-use veil_planner::explain_error;
+use veil_planner::{explain_error, told_statement};
 use veil_protocols::ProtocolError;
 
 use crate::sql::copy_target::CopyTarget;
@@ -90,6 +90,14 @@ impl Answers for EngineAnswers {
             }
         }
         Ok(entries)
+    }
+
+    /// Without what only the engine may know, such as seeds.
+    fn told(&self, sql: &str) -> String {
+        match DFParser::parse_sql_with_dialect(sql, self.dialect().as_ref()) {
+            Ok(statements) => statements.iter().map(told_statement).collect::<Vec<_>>().join("; "),
+            Err(_) => "(not a statement)".to_owned(),
+        }
     }
 }
 
@@ -209,6 +217,15 @@ mod tests {
         for sql in ["", "SELECT 1; SELECT 2", "SELEC 1", "SELECT * FROM '/etc/passwd'", "SELECT * FROM absent"] {
             assert_eq!(kind(&answers, sql).await, Some(Kind::Invalid), "{sql}");
         }
+    }
+
+    #[test]
+    fn the_log_has_no_secrets_of_the_engine() {
+        let answers = answers();
+        let sql = "SELECT * FROM k_anonymize(t, k => 5, quasi => (a), seed => 7331) -- 7331";
+        assert_eq!(answers.told(sql), "SELECT * FROM k_anonymize(t, k => 5, quasi => (a), seed => ..)");
+        assert_eq!(answers.told("SELECT 1; SET veil.seed = 7331"), "SELECT 1; SET veil.seed = ..");
+        assert_eq!(answers.told("SELEC seed => 7331"), "(not a statement)");
     }
 
     /// A caller may ask again what an ending server did not do, and is not to blame for what a broken one did.

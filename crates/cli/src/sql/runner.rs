@@ -118,6 +118,8 @@ impl Runner {
                 Err(outcome)
             }
         };
+        // What was shown until it failed was shown.
+        self.engine.veil.take_warnings().iter().for_each(|warning| say(&format!("warning: {warning}")));
         if outcome.is_err() {
             // They belong to this statement, and not to the next.
             self.engine.veil.take_notes();

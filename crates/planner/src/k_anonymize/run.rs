@@ -15,6 +15,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use futures::TryStreamExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use tracing::warn;
 use veil_cells::{CellArray, CellType, Provenance, carry_rows, set_rows};
 use veil_privacy::clusters::draw_centres;
 use veil_protocols::k_anonymize::{Anonymised, Phase, Quasi, Settings, Shape, k_anonymize};
@@ -76,6 +77,11 @@ impl Run {
         let shape = shape(&self.columns, &self.request, rows);
         self.memory.try_grow(shape.memory(&settings)).map_err(|_| too_large(shape, &settings))?;
         let session = self.veil.session(self.columns.key, &self.options).await?;
+        // Before it begins: a run that is given up has shown some of it, too.
+        if let Some(warning) = self.request.warning() {
+            warn!("{warning}");
+            self.veil.anonymisation_log().warn(warning);
+        }
         let watched = self.watch.begin(&session, shape.phases(&settings));
         let progress = |phase: Phase| {
             self.watch.enter(phase);

@@ -52,7 +52,7 @@ pub(crate) fn documented() -> Vec<(String, Documentation)> {
 /// Plans a call.
 pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
     let recipient = call.take_text("recipient", "alice", context)?;
-    let query = call.text();
+    let query = call.told();
     // Columns of CASE, coalesce and UNION have their types before anybody asks which are encrypted.
     let input = CarryTypes.analyze(call.finish(&["recipient"])?, &ConfigOptions::default())?;
     let node = ReleaseNode::try_new(Arc::new(input), recipient, query)?;

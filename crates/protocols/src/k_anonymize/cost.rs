@@ -422,13 +422,13 @@ impl Settings {
                 }
                 (Comparison::Exact, _) => "how many rounds and classes there are, whether rows move",
                 (Comparison::Blinded, Reassignment::ClusterToCluster) => {
-                    "how many rounds, joined clusters and classes there are, blurred magnitudes of differences of distances, among which clusters that are gone stand out"
+                    "how many rounds, joined clusters and classes there are; blurred differences of the distances of every row, from which it can work out nearly all quasi-identifiers"
                 }
                 (Comparison::Blinded, Reassignment::PointToCluster) => {
-                    "how many rounds and classes there are, whether rows move, blurred magnitudes of differences of distances, among which small clusters stand out"
+                    "how many rounds and classes there are, whether rows move; blurred differences of the distances of every row, from which it can work out nearly all quasi-identifiers"
                 }
                 (Comparison::Blinded, Reassignment::PointToPoint) => {
-                    "how many rounds and classes there are, whether rows move, blurred magnitudes of differences of distances, among which rows of small clusters stand out"
+                    "how many rounds and classes there are, whether rows move, which rows small clusters have; blurred differences of the distances of every row, from which it can work out nearly all quasi-identifiers"
                 }
             },
         }
@@ -457,8 +457,12 @@ mod tests {
         let mut parties = Parties::new(430);
         let cell_type =
             CellType::new(Kind::Integer, Width::of_range(0, 999).unwrap(), 1, parties.owner.key_id(), ColumnId([5; 8]));
-        for (rows, k, strategy) in [(200, 10, Reassignment::ClusterToCluster), (300, 20, Reassignment::PointToCluster)]
-        {
+        for (rows, k, strategy, comparison) in [
+            (200, 10, Reassignment::ClusterToCluster, Comparison::Blinded),
+            (300, 20, Reassignment::PointToCluster, Comparison::Blinded),
+            (60, 10, Reassignment::ClusterToCluster, Comparison::Exact),
+            (60, 15, Reassignment::PointToCluster, Comparison::Exact),
+        ] {
             let mut rng = StdRng::seed_from_u64(5);
             let (centres, columns) = (rows / k, 2);
             let mut column = |_| {
@@ -471,7 +475,7 @@ mod tests {
             let quasi = (0..columns).map(&mut column).collect();
             let initial = draw_centres(rows, centres, &mut StdRng::seed_from_u64(6)).unwrap();
             let clusters = clusters::Settings { k, rounds: 2, early_stop: true, suppress: 0, strategy };
-            let settings = Settings { clusters, comparison: Comparison::Blinded };
+            let settings = Settings { clusters, comparison };
             let cost = Shape { rows, centres, columns, lanes: 0 }.cost(&settings);
             let traffic = parties.session.traffic();
             let before = [traffic.rounds(), traffic.bytes_up(), traffic.bytes_down()];
@@ -480,7 +484,10 @@ mod tests {
             let foretold = [cost.rounds, cost.bytes_up, cost.bytes_down];
             for ((before, after), foretold) in before.into_iter().zip(after).zip(foretold) {
                 let (real, foretold) = ((after - before) as f64, foretold as f64);
-                assert!((0.75..=1.25).contains(&(foretold / real)), "{foretold} foretold, and {real}, {strategy:?}");
+                assert!(
+                    (0.75..=1.25).contains(&(foretold / real)),
+                    "{foretold} foretold, and {real}, {strategy:?}, {comparison:?}"
+                );
             }
         }
     }

@@ -14,9 +14,9 @@
 //! It agrees to the last bit with the same algorithm in the clear, [`veil_privacy::clusters`], which its tests compare it with.
 //!
 //! P1 learns what [`Settings::leakage`] declares, each opened by [`open`](crate::open) with its purpose: whether a round moved a centre,
-//! which clusters are smaller than k and how small, and which clusters join. P2 sees masked numbers and, unless comparisons are exact, blurred
-//! differences of distances; from how much there is to do it sees how many rounds there were, how many clusters joined, and how many classes
-//! are left.
+//! which clusters are smaller than k and how small, and which clusters join. P2 sees masked numbers; from how much there is to do it sees how
+//! many rounds there were, how many clusters joined, and how many classes are left. With blinded comparisons it also sees blurred
+//! differences of distances in the slots of rows, and can work out nearly all of the quasi-identifiers from them.
 
 mod assign;
 mod check;

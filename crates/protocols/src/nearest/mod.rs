@@ -13,9 +13,9 @@
 //! 11 up and 39 down in all. Exact comparisons are those of [`compare_exact`](crate::compare_exact) and a product.
 //!
 //! Its messages are those of the protocols it is made of, so it has no entry of its own in the catalog. Exact comparisons tell nobody
-//! anything; blinded ones tell P2 what [`compare_and_select`](crate::compare_and_select) does, about differences of distances. Each
-//! difference is compared in one slot, never in several, which would undo the blur: of two blocks the upper one leaves the tournament,
-//! and its slots compare zero with zero.
+//! anything; blinded ones tell P2 what [`compare_and_select`](crate::compare_and_select) does, about differences of distances, of all of
+//! which it can work out the rows. Each difference is compared in one slot, never in several, which would undo the blur of even that one:
+//! of two blocks the upper one leaves the tournament, and its slots compare zero with zero.
 
 mod blocks;
 
@@ -30,11 +30,12 @@ use crate::compare_and_select::{self, Selected};
 use crate::{ProtocolError, Session, Tiles, and, compare_exact, multiply};
 
 /// How distances are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// Fast: P2 sees blurred magnitudes of differences.
+    /// Fast: P2 sees blurred magnitudes of differences, row by row, and can work out from those of a run what is compared.
     Blinded,
     /// Nobody learns anything.
+    #[default]
     Exact,
 }
 
