@@ -7,12 +7,11 @@ const QUERIES: &[(&str, &str)] = &[
     // Rows that are made, so that one person is in many.
     ("SELECT age, region FROM (SELECT * FROM people LIMIT 300), generate_series(1, 10)", "generate_series()"),
     ("SELECT age FROM people, range(1, 10) AS people2", "range()"),
-    ("SELECT age FROM people, GENERATE_SERIES(1, 10)", "no table and no view"),
     ("SELECT p.age FROM people p JOIN generate_series(1, 10) AS s(n) ON true", "generate_series()"),
     ("SELECT age FROM people, (VALUES (1), (2)) AS v(n)", "rows that are written into it"),
     ("SELECT age FROM people, (SELECT 1 AS n UNION ALL SELECT 2)", "rows that are written into it"),
-    ("SELECT age FROM people CROSS JOIN unnest([1, 2, 3]) AS u(n)", ""),
-    ("SELECT age, unnest([1, 2, 3]) AS n FROM people", ""),
+    ("SELECT age FROM people CROSS JOIN unnest([1, 2, 3]) AS u(n)", "unnest"),
+    ("SELECT age, unnest([1, 2, 3]) AS n FROM people", "unnest"),
     (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10) SELECT age FROM people, n",
         "recursive",
@@ -23,14 +22,17 @@ const QUERIES: &[(&str, &str)] = &[
     ("SELECT age FROM people WHERE random() < 0.5", "the function random"),
     ("SELECT age FROM people WHERE RANDOM() < 0.5", "the function random"),
     ("SELECT age FROM people WHERE \"random\"() < 0.5", "the function random"),
-    ("SELECT age FROM people WHERE Rand/**/om() < 0.5 OR random/* */() < 2", ""),
+    ("SELECT age FROM people WHERE region = 'north' OR /* random() */ \"random\" /* */ ( ) < 2", "the function random"),
     ("SELECT age FROM people ORDER BY random() LIMIT 3", "the function random"),
     ("SELECT a.age FROM people a JOIN people b ON a.region = b.region AND random() < 0.5", "the function random"),
     ("SELECT enc_sum(age) AS age FROM people GROUP BY random() < 0.5", "the function random"),
     ("SELECT region, enc_sum(age) AS age FROM people GROUP BY region HAVING random() < 0.5", "the function random"),
-    ("SELECT enc_sum(age) FILTER (WHERE random() < 0.5) AS age FROM people", ""),
+    ("SELECT enc_sum(age) FILTER (WHERE random() < 0.5) AS age FROM people", "the function random"),
     ("SELECT age FROM people WHERE region IN (SELECT region FROM people WHERE random() < 0.5)", "the function random"),
-    ("SELECT age FROM people p WHERE EXISTS (SELECT 1 FROM people q WHERE q.region = p.region AND random() < 0.5)", ""),
+    (
+        "SELECT age FROM people p WHERE EXISTS (SELECT 1 FROM people q WHERE q.region = p.region AND random() < 0.5)",
+        "the function random",
+    ),
     ("SELECT age FROM people WHERE 0 < (SELECT count(*) FROM people WHERE random() < 0.5)", "the function random"),
     (
         "SELECT age FROM people WHERE region = ANY (SELECT region FROM people WHERE random() < 0.5)",
@@ -48,7 +50,7 @@ const QUERIES: &[(&str, &str)] = &[
     ("SELECT age FROM people WHERE version() LIKE '%'", "the function version"),
     ("SELECT age FROM people WHERE region IN (arrow_cast('north', 'Utf8'))", "the function arrow_cast"),
     ("SELECT age FROM people WHERE length(array_to_string([region], ',')) > 1", "the function"),
-    ("SELECT age FROM people WHERE octet_length(age) > 10", "the function octet_length"),
+    ("SELECT age FROM people WHERE octet_length(region) > 1", "the function octet_length"),
     (
         "SELECT age FROM (SELECT age, row_number() OVER (ORDER BY region) AS n FROM people) WHERE n = 1",
         "window function",
@@ -121,7 +123,7 @@ const QUERIES: &[(&str, &str)] = &[
     ("SELECT age FROM people WHERE false UNION ALL SELECT wage FROM people", "people.wage"),
     ("SELECT age, (SELECT max(illness) FROM people) AS region FROM people", "a subquery among its columns"),
     // Releases in releases.
-    ("SELECT * FROM release(people, recipient => 'alice')", "another release"),
+    ("SELECT p.age FROM people p, release(people, recipient => 'alice')", "another release"),
     (
         "SELECT age FROM people WHERE 0 < (SELECT count(*) FROM release(people, recipient => 'alice'))",
         "another release",
@@ -184,24 +186,14 @@ async fn a_recipient_gets_nothing_but_its_own_release() {
     let [_p2, mut p1] = place.servers();
     let (mut alice, mut erin, mut root) =
         (Client::of(&p1, "alice").await, Client::of(&p1, "erin").await, Client::of(&p1, "root").await);
-    let (mut judged, mut planned) = (0, 0);
     for (query, names) in QUERIES {
         let sql = released(query);
-        let as_alice = alice.plan(sql.clone()).await;
-        match erin.plan(sql.clone()).await {
-            // A steward may: it is the role that alice is refused for.
-            Ok(_) => {
-                let sentence = Client::denial(query, as_alice);
-                assert!(sentence.contains(names), "{query}: {sentence}");
-                planned += 1;
-            }
-            // Nobody can, so that it does not matter for what alice is refused.
-            Err(_) => assert!(as_alice.is_err(), "{query}"),
-        }
-        judged += 1;
+        let sentence = Client::denial(query, alice.plan(sql.clone()).await);
+        assert!(sentence.contains(names), "{query}: {sentence}");
+        // It is the role that alice is refused for, and no mistake in the query.
+        let as_steward = erin.plan(sql).await;
+        assert!(as_steward.is_ok(), "a steward may: {query}: {}", as_steward.unwrap_err());
     }
-    // Nearly all are statements that the engine plans.
-    assert!(planned >= judged - 8, "{planned} of {judged}");
     for sql in STATEMENTS {
         Client::denial(sql, alice.plan(sql.to_string()).await);
         assert!(erin.plan(sql.to_string()).await.is_ok(), "a steward may: {sql}");
@@ -236,11 +228,11 @@ async fn queries_without_end_are_refused() {
         doubled +=
             &format!(", a{part} AS (SELECT age, region FROM a{before} UNION ALL SELECT age, region FROM a{before})");
     }
-    let deep = (0..130)
-        .fold("SELECT age, region FROM people".to_owned(), |query, _| format!("SELECT age, region FROM ({query})"));
+    let deep =
+        (1..300).fold("SELECT p0.age FROM people p0".to_owned(), |query, join| format!("{query}, people p{join}"));
     for query in [format!("{doubled} SELECT * FROM a11"), deep] {
-        let refused = alice.plan(released(&query)).await.unwrap_err();
-        assert!(refused.message().lines().count() == 1, "{refused}");
+        let refused = Client::denial(&query, alice.plan(released(&query)).await);
+        assert!(refused.contains("more than 4096 parts, or 256 in one another"), "{refused}");
     }
     let few = doubled.split(", a4 AS").next().unwrap();
     assert!(alice.plan(released(&format!("{few} SELECT * FROM a3"))).await.is_ok());
