@@ -37,7 +37,7 @@ identifier = true
 [column.region]
 kind = \"clear\"
 ";
-const ALICE: &str = "alice-token-0123456789";
+const ERIN: &str = "erin-token-01234567890";
 const ROOT: &str = "root-token-0123456789a";
 
 /// A folder with keys, certificates, tokens and an encrypted table.
@@ -48,7 +48,7 @@ impl Place {
         let place = Self(Certificates::new());
         fs::write(place.0.at("people.csv"), DATA).unwrap();
         fs::write(place.0.at("people.toml"), DECLARATION).unwrap();
-        fs::write(place.0.at("tokens"), format!("alice {ALICE}\nroot {ROOT} admin\n")).unwrap();
+        fs::write(place.0.at("tokens"), format!("erin {ERIN} steward\nroot {ROOT} admin\n")).unwrap();
         fs::set_permissions(place.0.at("tokens"), fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(place.0.at("init.sql"), "CREATE VIEW ages AS SELECT age, region FROM people;\n").unwrap();
         assert!(place.run(&["keygen", "-o", "keys", "-q"]).status.success());
@@ -144,22 +144,22 @@ async fn sql_over_tls_with_rounds_at_p2() {
     let serve = [&SERVE[..], &to_p2, &TLS, &["--init", "init.sql"]].concat();
     let mut p1 = place.start(&serve, "P1 for key set ");
     assert!(p1.url.starts_with("https://127.0.0.1:"), "{}", p1.url);
-    let mut alice = place.client(&p1, ALICE).await;
+    let mut erin = place.client(&p1, ERIN).await;
     let mut root = place.client(&p1, ROOT).await;
 
     // Clear columns, and encrypted ones with their type.
     let counts =
-        ask(&mut alice, "SELECT region, count(*) AS n FROM people GROUP BY region ORDER BY region").await.unwrap();
+        ask(&mut erin, "SELECT region, count(*) AS n FROM people GROUP BY region ORDER BY region").await.unwrap();
     assert_eq!(counts[0].column(1).as_primitive::<Int64Type>().values(), &[2, 2]);
-    let info = alice.execute("SELECT age FROM ages".to_owned(), None).await.unwrap();
+    let info = erin.execute("SELECT age FROM ages".to_owned(), None).await.unwrap();
     let promised = info.clone().try_decode_schema().unwrap();
     assert_eq!(promised.field(0).metadata()["ARROW:extension:name"], "veil.cell");
-    let ages = rows(&mut alice, info).await.unwrap();
+    let ages = rows(&mut erin, info).await.unwrap();
     assert_eq!((ages[0].schema().as_ref(), ages[0].num_rows()), (&promised, 4));
 
     // What needs P2 gets there; the owner reads what is written.
     let noised = "SELECT dp_laplace(age, 1.0) AS age FROM people WHERE region = 'north'";
-    assert_eq!(ask(&mut alice, noised).await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
+    assert_eq!(ask(&mut erin, noised).await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
     let copy = "COPY (SELECT mask_shift(age, 3) AS age, region FROM people) TO 'masked.veil.parquet'";
     assert_eq!(root.execute_update(copy.to_owned(), None).await.unwrap(), 4);
     let decrypted = place.run(&["decrypt", "masked.veil.parquet", "--keys", "keys/owner.keys", "-o", "-", "-q"]);
@@ -168,28 +168,28 @@ async fn sql_over_tls_with_rounds_at_p2() {
 
     // Only those who may change something do, and then all see it.
     for sql in [copy, "CREATE VIEW v AS SELECT 1", "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION 'people.csv'"] {
-        let error = refusal(&mut alice, sql).await;
+        let error = refusal(&mut erin, sql).await;
         assert!(error.contains("`admin`"), "{error}");
     }
     ask(&mut root, "CREATE TABLE made AS SELECT region FROM people").await.unwrap();
-    assert_eq!(ask(&mut alice, "SELECT * FROM made").await.unwrap()[0].num_rows(), 4);
-    let tables = alice.get_tables(CommandGetTables::default()).await.unwrap();
-    let tables = rows(&mut alice, tables).await.unwrap();
+    assert_eq!(ask(&mut erin, "SELECT * FROM made").await.unwrap()[0].num_rows(), 4);
+    let tables = erin.get_tables(CommandGetTables::default()).await.unwrap();
+    let tables = rows(&mut erin, tables).await.unwrap();
     let names = tables[0].column_by_name("table_name").unwrap().as_string::<i32>();
     assert_eq!(names.iter().flatten().collect::<Vec<_>>(), ["ages", "made", "people"]);
 
     // Mistakes are told when a statement is planned, in one sentence.
-    let error = refusal(&mut alice, "SELECT sum(age) FROM people").await;
+    let error = refusal(&mut erin, "SELECT sum(age) FROM people").await;
     assert!(error.contains("sum does not work on encrypted columns: use enc_sum"), "{error}");
     let error = refusal(&mut place.client(&p1, "nobody").await, "SELECT 1").await;
     assert!(error.contains("is not one that this server knows"), "{error}");
 
     let log = p1.end("-TERM");
     assert_eq!(p1.child.wait().unwrap().code(), Some(0), "{log}");
-    for words in ["listening", "statement started caller=\"alice\"", "rows=4", "kind=Denied", "stopped"] {
+    for words in ["listening", "statement started caller=\"erin\"", "rows=4", "kind=Denied", "stopped"] {
         assert!(log.contains(words), "{words} in {log}");
     }
-    for secret in ["north", "SELECT", ALICE, ROOT] {
+    for secret in ["north", "SELECT", ERIN, ROOT] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }
 }
@@ -212,7 +212,7 @@ async fn on_this_machine_plain_text_is_enough() {
 fn mistakes_are_one_sentence() {
     let place = Place::new();
     fs::write(place.0.at("bad.sql"), "SELECT 1;\n\nSELECT sum(age) FROM people;\n").unwrap();
-    fs::write(place.0.at("open-tokens"), format!("alice {ALICE}\n")).unwrap();
+    fs::write(place.0.at("open-tokens"), format!("erin {ERIN} steward\n")).unwrap();
     fs::set_permissions(place.0.at("open-tokens"), fs::Permissions::from_mode(0o644)).unwrap();
     let tls = ["--tls-cert", "p1.pem", "--tls-key", "p1.key"];
     let serve = |more: &[&str]| {

@@ -1,38 +1,37 @@
-//! Who asks: the name of a token, a certificate, or whoever is on this machine.
+//! Who comes: the name of a token, that of a certificate, or whoever is on this machine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use tonic::{Request, Status};
 
+use crate::certificate::common_name;
 use crate::error::refuse;
-use crate::{AnswerError, Kind, Tokens};
+use crate::role::is_name;
+use crate::{AnswerError, Kind, Role, Tokens};
 
-/// Who asks.
+/// Who comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The token's name; or `certificate` and a digest of the certificate; or `local`.
+    /// The token's name; or the common name of the certificate; or `local`.
     pub name: String,
-    /// Whether the token file says `admin`.
-    pub admin: bool,
+    /// What the caller may do.
+    pub role: Role,
 }
 
 impl Caller {
-    /// Whoever is on this machine, where nobody has to say who he is.
+    /// Whoever is on this machine, where nobody has to say who he is: he may ask, and release to everybody, and changes nothing.
     pub fn local() -> Self {
-        Self { name: "local".to_owned(), admin: false }
-    }
-
-    fn with_certificate(der: &[u8]) -> Self {
-        let digest: String = Sha256::digest(der).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Self { name: format!("certificate {digest}"), admin: false }
+        Self { name: "local".to_owned(), role: Role::Steward }
     }
 }
 
-/// Finds out who asks, before any method is called.
+/// Finds out who comes, before any method is called.
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) tokens: Option<Arc<Tokens>>,
+    /// Roles of those who come with a certificate and no token, by common name; all others are recipients.
+    pub(crate) certificate_roles: Arc<BTreeMap<String, Role>>,
 }
 
 impl Door {
@@ -44,9 +43,9 @@ impl Door {
     }
 
     fn caller(&self, request: &Request<()>) -> Result<Caller, AnswerError> {
-        let certificate = request.peer_certs().and_then(|chain| chain.first().map(|leaf| leaf.to_vec()));
         let Some(tokens) = &self.tokens else {
-            return Ok(certificate.map_or_else(Caller::local, |der| Caller::with_certificate(&der)));
+            let certificate = request.peer_certs().and_then(|chain| chain.first().map(|leaf| leaf.to_vec()));
+            return certificate.map_or_else(|| Ok(Caller::local()), |der| self.with_certificate(&der));
         };
         let Some(header) = request.metadata().get("authorization") else {
             return refuse(
@@ -61,6 +60,19 @@ impl Door {
                 AnswerError::new(Kind::Unauthenticated, "the token is not one that this server knows; ask its operator")
             }),
         }
+    }
+
+    fn with_certificate(&self, der: &[u8]) -> Result<Caller, AnswerError> {
+        let Some(name) = common_name(der).filter(|name| is_name(name)) else {
+            return refuse(
+                Kind::Unauthenticated,
+                "the certificate does not say who comes: its subject needs one common name (CN) of letters, digits, `.`, `-` and \
+                 `_`, at most 64; ask for another one",
+            );
+        };
+        let known = self.certificate_roles.get(&name).cloned();
+        let role = known.unwrap_or_else(|| Role::Recipient(name.clone()));
+        Ok(Caller { name, role })
     }
 }
 

@@ -12,11 +12,12 @@
 //! ```text
 //!  answers      the trait, what it gives                   tickets      names of statements: owner, expiry, use
 //!  error        refusals as gRPC codes                     spool        results on disk, followed while they grow
-//!  caller       who asks: token or certificate             delivery     rows as Flight messages, and their log
-//!  tokens       the token file                             catalog      GetTables and its relatives
-//!  request      what a descriptor or ticket asks for       sql_info     what the server says of itself
-//!  service      the Flight methods                         server       listening and stopping
-//!  statements   what each command does
+//!  caller       who comes: token or certificate            delivery     rows as Flight messages, and their log
+//!  role         what a caller may do                       catalog      GetTables and its relatives
+//!  tokens       the token file                             sql_info     what the server says of itself
+//!  certificate  the name in a certificate                  server       listening and stopping
+//!  request      what a descriptor or ticket asks for       statements   what each command does
+//!  service      the Flight methods
 //! ```
 //! A client may give SQL as a Flight SQL command or, as pyarrow does, as the plain text of a command descriptor.
 //!
@@ -28,9 +29,11 @@
 mod answers;
 mod caller;
 mod catalog;
+mod certificate;
 mod delivery;
 mod error;
 mod request;
+mod role;
 mod server;
 mod service;
 mod spool;
@@ -42,6 +45,7 @@ mod tokens;
 pub use answers::{Answers, Batches, Prepared, Rows, Run, TableEntry};
 pub use caller::Caller;
 pub use error::{AnswerError, Kind};
+pub use role::Role;
 pub use server::{BoundServer, ServerConfig, ServerError, ServerTls, bind};
 pub use tickets::Clock;
 pub use tokens::{TokenError, Tokens};

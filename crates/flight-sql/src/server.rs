@@ -1,5 +1,6 @@
 //! Listening, and stopping without cutting off what is under way.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::service::Service;
 use crate::spool::SpoolPlace;
 use crate::sql_info::sql_info;
 use crate::tickets::{Clock, Tickets};
-use crate::{Answers, Tokens};
+use crate::{Answers, Role, Tokens};
 
 /// The server's certificate, and whose it wants to see.
 #[derive(Clone, Debug)]
@@ -40,8 +41,11 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Without it the server listens on loopback addresses only.
     pub tls: Option<ServerTls>,
-    /// Who may ask. Without it everybody whose certificate is good, or who is on this machine.
+    /// Who may come, by token. Without it everybody whose certificate is good, or who is on this machine.
     pub tokens: Option<Arc<Tokens>>,
+    /// What those may do who come with a certificate and without a token, by its common name. All others are recipients of the
+    /// name in their certificate.
+    pub certificate_roles: BTreeMap<String, Role>,
     /// What the server calls itself.
     pub name: String,
     /// How long a ticket lives without use.
@@ -69,6 +73,7 @@ impl ServerConfig {
             listen,
             tls: None,
             tokens: None,
+            certificate_roles: BTreeMap::new(),
             name: name.to_owned(),
             ticket_lifetime: Duration::from_secs(3600),
             most_tickets: 1024,
@@ -194,7 +199,8 @@ impl BoundServer {
         let flight = FlightServiceServer::new(service)
             .max_decoding_message_size(config.most_message)
             .max_encoding_message_size(config.most_message);
-        let door = Door { tokens: config.tokens.clone() };
+        let certificate_roles = Arc::new(config.certificate_roles.clone());
+        let door = Door { tokens: config.tokens.clone(), certificate_roles };
         let guarded = InterceptedService::new(flight, move |request| door.open(request));
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let shutdown = shutdown.map(|()| info!("stopping")).shared();

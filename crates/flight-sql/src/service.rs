@@ -168,7 +168,7 @@ type Reply<T> = Result<Response<T>, Status>;
 
 /// The status of a refusal, with a line in the log that quotes nothing.
 fn refused(method: &'static str, caller: &Caller, error: AnswerError) -> Status {
-    log_info!(method, caller = caller.name, kind = ?error.kind, "refused");
+    log_info!(method, caller = caller.name, role = %caller.role, kind = ?error.kind, "refused");
     debug!(%error, "refused");
     error.into()
 }

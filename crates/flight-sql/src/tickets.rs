@@ -241,6 +241,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::Role;
 
     struct Bench {
         tickets: Tickets,
@@ -272,7 +273,7 @@ mod tests {
     }
 
     fn caller(name: &str) -> Caller {
-        Caller { name: name.to_owned(), admin: false }
+        Caller { name: name.to_owned(), role: Role::Steward }
     }
 
     #[test]

@@ -1,4 +1,12 @@
-//! The token file: a line `name token`, or `name token admin`, for everybody who may ask.
+//! The token file: a line `name token`, or `name token role`, for everybody who may come.
+//!
+//! ```text
+//!  alice     5f1c..                      the recipient alice of the policy
+//!  clinic-2  77ab..  recipient=clinic    another caller for whom releases to clinic are made
+//!  erin      c0de..  steward             asks about tables
+//!  root      9e02..  admin               changes tables and settings
+//! ```
+//! Without a role a caller is a recipient: whoever writes nothing gives away the least.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +15,8 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use zeroize::Zeroizing;
 
-use crate::Caller;
+use crate::role::ROLE_WORDS;
+use crate::{Caller, Role};
 
 /// A shorter token could be guessed.
 const SHORTEST: usize = 16;
@@ -33,7 +42,7 @@ pub enum TokenError {
     Exposed(PathBuf),
 
     /// A line is none.
-    #[error("{path}:{line}: {why}; a line is `name token` or `name token admin`")]
+    #[error("{path}:{line}: {why}; a line is `name token` or `name token ROLE`, with {ROLE_WORDS}")]
     Line {
         /// The file.
         path: PathBuf,
@@ -62,10 +71,13 @@ impl Tokens {
             let mut words = line.split_whitespace();
             let Some(name) = words.next().filter(|name| !name.starts_with('#')) else { continue };
             let token = words.next().ok_or_else(|| wrong("the name has no token"))?;
-            let admin = match (words.next(), words.next()) {
-                (None, _) => false,
-                (Some("admin"), None) => true,
-                _ => return Err(wrong("there is something after the token")),
+            let role = match (words.next(), words.next()) {
+                (None, _) => Role::of_word("recipient", name)
+                    .ok_or_else(|| wrong("no recipient can have this name, and the line has no other role"))?,
+                (Some(word), None) => {
+                    Role::of_word(word, name).ok_or_else(|| wrong("what stands after the token is no role"))?
+                }
+                _ => return Err(wrong("there is something after the role")),
             };
             let digest: [u8; 32] = Sha256::digest(token).into();
             if token.len() < SHORTEST {
@@ -74,7 +86,7 @@ impl Tokens {
             if tokens.iter().any(|(caller, known)| caller.name == name || *known == digest) {
                 return Err(wrong("the name or the token has been there before"));
             }
-            tokens.push((Caller { name: name.to_owned(), admin }, digest));
+            tokens.push((Caller { name: name.to_owned(), role }, digest));
         }
         match tokens.is_empty() {
             true => Err(TokenError::Empty(path.to_owned())),
@@ -127,9 +139,19 @@ mod tests {
 
     #[test]
     fn names_are_found_by_their_tokens() {
-        let tokens = load("# who\n\nalice 0123456789abcdef\n bob\tfedcba9876543210 admin\n", 0o600).unwrap();
-        assert_eq!(tokens.find("0123456789abcdef"), Some(Caller { name: "alice".into(), admin: false }));
-        assert_eq!(tokens.find("fedcba9876543210"), Some(Caller { name: "bob".into(), admin: true }));
+        let lines = "# who\n\nalice 0123456789abcdef\n bob\tfedcba9876543210 admin\nerin 0000000000000000 steward\n\
+                     d@sk 1111111111111111 recipient=dora\ncarl 2222222222222222 recipient\n";
+        let tokens = load(lines, 0o600).unwrap();
+        let recipient = |name: &str| Role::Recipient(name.to_owned());
+        for (token, name, role) in [
+            ("0123456789abcdef", "alice", recipient("alice")),
+            ("fedcba9876543210", "bob", Role::Admin),
+            ("0000000000000000", "erin", Role::Steward),
+            ("1111111111111111", "d@sk", recipient("dora")),
+            ("2222222222222222", "carl", recipient("carl")),
+        ] {
+            assert_eq!(tokens.find(token), Some(Caller { name: name.to_owned(), role }));
+        }
         for unknown in ["", "alice", "0123456789abcde", "0123456789abcdef0"] {
             assert_eq!(tokens.find(unknown), None, "{unknown}");
         }
@@ -141,8 +163,12 @@ mod tests {
         for (text, why) in [
             ("alice", "tokens:1: the name has no token"),
             ("\nalice short", "tokens:2: the token has fewer than 16 letters"),
-            ("alice 0123456789abcdef root", "tokens:1: there is something after the token"),
-            ("alice 0123456789abcdef admin x", "tokens:1: there is something after the token"),
+            ("alice 0123456789abcdef root", "tokens:1: what stands after the token is no role"),
+            ("alice 0123456789abcdef Admin", "tokens:1: what stands after the token is no role"),
+            ("alice 0123456789abcdef recipient=", "tokens:1: what stands after the token is no role"),
+            ("alice 0123456789abcdef admin x", "tokens:1: there is something after the role"),
+            ("al@ice 0123456789abcdef", "tokens:1: no recipient can have this name"),
+            ("al@ice 0123456789abcdef recipient", "tokens:1: what stands after the token is no role"),
             ("a 0123456789abcdef\nb 0123456789abcdef", "tokens:2: the name or the token has been there before"),
             ("a 0123456789abcdef\na fedcba9876543210", "tokens:2: the name or the token has been there before"),
             ("# nobody", "tokens: there is no token in it"),

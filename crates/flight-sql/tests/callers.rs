@@ -8,18 +8,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use support::{Client, Fake, Site, read, refusal, ticket};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
-use veil_flight_sql::{ServerConfig, ServerTls, Tokens, bind};
+use veil_flight_sql::{Role, ServerConfig, ServerTls, Tokens, bind};
 
-/// An authority `ca`, of which `server`, `alice` and `bob` are; and a `rogue` of another.
+/// An authority `ca`, of which `server`, `alice`, `bob` and one with no proper name are; and a `rogue` of another.
 struct Files(tempfile::TempDir);
 
 impl Files {
     fn new() -> Self {
         let files = Self(tempfile::tempdir().unwrap());
-        for (authority, names) in [("ca", &["server", "alice", "bob"][..]), ("other-ca", &["rogue"])] {
+        for (authority, names) in [("ca", &["server", "alice", "bob", "nameless"][..]), ("other-ca", &["rogue"])] {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(Vec::new()).unwrap();
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -27,12 +27,15 @@ impl Files {
             let issuer = Issuer::new(params, key);
             for name in names {
                 let key = KeyPair::generate().unwrap();
-                let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+                let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+                params.distinguished_name.push(DnType::CommonName, if *name == "nameless" { "no name" } else { name });
                 files.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
                 files.write(&format!("{name}.key"), &key.serialize_pem());
             }
         }
-        files.write("tokens", "alice alice-0123456789ab\nroot root-0123456789abc admin\n");
+        let lines = "alice alice-0123456789ab\nroot root-0123456789abc admin\nerin erin-0123456789abc steward\n\
+                     desk desk-0123456789abc recipient=alice\n";
+        files.write("tokens", lines);
         files
     }
 
@@ -76,8 +79,15 @@ async fn who(client: &mut Client) -> String {
 async fn tokens_name_callers() {
     let files = Files::new();
     let site = Site::with(|config| ServerConfig { tokens: files.tokens(), ..config }).await;
-    assert!(who(&mut site.client_with("alice-0123456789ab").await).await.contains("alice admin=false"));
-    assert!(who(&mut site.client_with("root-0123456789abc").await).await.contains("root admin=true"));
+    for (token, caller) in [
+        ("alice-0123456789ab", r#"alice Recipient(\"alice\")"#),
+        ("desk-0123456789abc", r#"desk Recipient(\"alice\")"#),
+        ("erin-0123456789abc", "erin Steward"),
+        ("root-0123456789abc", "root Admin"),
+    ] {
+        let found = who(&mut site.client_with(token).await).await;
+        assert!(found.contains(caller), "{caller}: {found}");
+    }
     let error = who(&mut site.client_with("alice-0123456789aB").await).await;
     assert!(error.contains("is not one that this server knows"), "{error}");
     let error = who(&mut site.client().await).await;
@@ -95,15 +105,20 @@ async fn tickets_are_for_whom_they_were_given_to() {
     let files = Files::new();
     let site = Site::with(|config| ServerConfig { tokens: files.tokens(), ..config }).await;
     let mut alice = site.client_with("alice-0123456789ab").await;
-    let mut root = site.client_with("root-0123456789abc").await;
+    // Neither an admin, nor a caller for whom the same recipient's releases are made.
+    let mut others = [site.client_with("root-0123456789abc").await, site.client_with("desk-0123456789abc").await];
     site.fake.batches.add_permits(2);
     for sql in ["rows 20", "keep 20"] {
         let ticket = ticket(&mut alice, sql).await;
-        let error = refusal(&mut root, ticket.clone()).await;
-        assert!(error.contains("was given to somebody else"), "{error}");
+        for other in &mut others {
+            let error = refusal(other, ticket.clone()).await;
+            assert!(error.contains("was given to somebody else"), "{error}");
+        }
         assert_eq!(read(&mut alice, ticket.clone()).await.0.len(), 20, "{sql}");
-        let error = refusal(&mut root, ticket).await;
-        assert!(error.contains("was given to somebody else"), "{error}");
+        for other in &mut others {
+            let error = refusal(other, ticket.clone()).await;
+            assert!(error.contains("was given to somebody else"), "{error}");
+        }
     }
 }
 
@@ -114,7 +129,10 @@ async fn certificates_name_callers() {
     let mut alice = files.client(&site, Some("alice")).await.unwrap();
     let mut bob = files.client(&site, Some("bob")).await.unwrap();
     let (first, second) = (who(&mut alice).await, who(&mut bob).await);
-    assert!(first.contains("certificate ") && second.contains("certificate ") && first != second, "{first} {second}");
+    assert!(first.contains(r#"alice Recipient(\"alice\")"#), "{first}");
+    assert!(second.contains(r#"bob Recipient(\"bob\")"#), "{second}");
+    let error = who(&mut files.client(&site, Some("nameless")).await.unwrap()).await;
+    assert!(error.contains("the certificate does not say who comes"), "{error}");
     let ticket = ticket(&mut alice, "rows 5").await;
     let error = refusal(&mut bob, ticket.clone()).await;
     assert!(error.contains("was given to somebody else"), "{error}");
@@ -132,13 +150,39 @@ async fn certificates_name_callers() {
 }
 
 #[tokio::test]
+async fn certificates_have_the_roles_that_the_server_was_told() {
+    let files = Files::new();
+    let told = [("bob", Role::Steward), ("alice", Role::Recipient("clinic".to_owned())), ("no name", Role::Admin)];
+    let certificate_roles = told.map(|(name, role)| (name.to_owned(), role)).into();
+    let tls = files.tls(true);
+    let config = |config| ServerConfig { tls: tls.clone(), certificate_roles, ..config };
+    let site = Site::with(config).await;
+    assert!(who(&mut files.client(&site, Some("bob")).await.unwrap()).await.contains("bob Steward"));
+    let alice = who(&mut files.client(&site, Some("alice")).await.unwrap()).await;
+    assert!(alice.contains(r#"alice Recipient(\"clinic\")"#), "{alice}");
+    let server = who(&mut files.client(&site, Some("server")).await.unwrap()).await;
+    assert!(server.contains(r#"server Recipient(\"server\")"#), "{server}");
+    let nameless = who(&mut files.client(&site, Some("nameless")).await.unwrap()).await;
+    assert!(nameless.contains("does not say who comes"), "{nameless}");
+
+    // A token says who comes, whatever the certificate says.
+    let certificate_roles = [("bob".to_owned(), Role::Admin)].into();
+    let config = |config| ServerConfig { tls, tokens: files.tokens(), certificate_roles, ..config };
+    let site = Site::with(config).await;
+    let mut bob = files.client(&site, Some("bob")).await.unwrap();
+    assert!(who(&mut bob).await.contains("asks for a token"));
+    bob.set_token("erin-0123456789abc".to_owned());
+    assert!(who(&mut bob).await.contains("erin Steward"));
+}
+
+#[tokio::test]
 async fn tls_and_tokens_go_together() {
     let files = Files::new();
     let site = Site::with(|config| ServerConfig { tls: files.tls(false), tokens: files.tokens(), ..config }).await;
     let mut client = files.client(&site, None).await.unwrap();
     assert!(who(&mut client).await.contains("asks for a token"));
     client.set_token("alice-0123456789ab".to_owned());
-    assert!(who(&mut client).await.contains("alice admin=false"));
+    assert!(who(&mut client).await.contains("alice Recipient"));
     // Whoever speaks without TLS is not understood.
     let plain = Endpoint::from_shared(format!("http://{}", site.address)).unwrap().connect().await;
     let refused = match plain {
@@ -171,7 +215,7 @@ async fn an_open_door_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_in_particular_is_local() {
+async fn nobody_in_particular_is_local_and_changes_nothing() {
     let site = Site::new().await;
-    assert!(who(&mut site.client().await).await.contains("local admin=false"));
+    assert!(who(&mut site.client().await).await.contains("local Steward"));
 }

@@ -27,6 +27,11 @@ pub(crate) struct CarryTypes;
 /// Functions that return one of their arguments.
 pub(crate) const CHOOSING_FUNCTIONS: [&str; 2] = ["coalesce", "nvl2"];
 
+/// A plan as releases have it: with the types of cells wherever DataFusion drops them.
+pub fn with_types(plan: LogicalPlan) -> Result<LogicalPlan> {
+    CarryTypes.analyze(plan, &ConfigOptions::default())
+}
+
 impl AnalyzerRule for CarryTypes {
     fn name(&self) -> &str {
         "veil_carry_types"

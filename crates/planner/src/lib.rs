@@ -23,6 +23,7 @@
 //!  display     encrypted cells for people
 //!  error       errors for people
 //!  functions   the table function veil_functions()
+//!  own_functions  whether a function of a plan is one of ours
 //!
 //!  relation_function   functions in FROM that take relations and named arguments, with kept_sort
 //!  identifiers         one of them: which columns identify people
@@ -47,6 +48,7 @@ mod in_order_exec;
 mod k_anonymize;
 mod kept_sort;
 mod operators;
+mod own_functions;
 mod read_in_order;
 #[cfg(test)]
 mod reference;
@@ -64,11 +66,13 @@ mod unique_order_exec;
 mod veil;
 
 pub use assess::{AssessExec, AssessNode, Assessment, Matched, Question as AssessQuestion};
+pub use carry_types::with_types;
 pub use display::veiled;
 pub use error::explain_error;
 pub use functions::{documented, function_table};
 pub use identifiers::{IdentifiersExec, IdentifiersNode, Search};
 pub use k_anonymize::{Anonymisation, KAnonymizeExec, KAnonymizeNode, Progress, Request, Start};
+pub use own_functions::{is_own_aggregate, is_own_scalar};
 pub use release::{ReleaseExec, ReleaseNode};
 pub use rounds_exec::RoundsExec;
 pub use rounds_node::{RoundsNode, RoundsPlanner};

@@ -9,6 +9,7 @@ use arrow_flight::flight_service_client::FlightServiceClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint, Uri};
 use veil_flight_p2::{authority, identity, install_crypto, reason};
+use veil_flight_sql::Role;
 use zeroize::Zeroizing;
 
 use crate::RecipientError;
@@ -27,7 +28,7 @@ pub struct FetchTls {
 pub struct Token(Zeroizing<String>);
 
 impl Token {
-    /// Reads a file that holds a token, or a line `name token` as the server has it, and that nobody else can read.
+    /// Reads a file that holds a token, or a line `name token [role]` as the server has it, and that nobody else can read.
     pub fn load(path: &Path) -> Result<Self, RecipientError> {
         let wrong = |why: &str| RecipientError::Setting(format!("{}: {why}", path.display()));
         let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?);
@@ -40,7 +41,8 @@ impl Token {
         }
         let words: Vec<&str> = text.split_whitespace().collect();
         match *words {
-            [token] | [_, token] | [_, token, "admin"] => Ok(Self(Zeroizing::new(token.to_owned()))),
+            [token] | [_, token] => Ok(Self(Zeroizing::new(token.to_owned()))),
+            [name, token, role] if Role::of_word(role, name).is_some() => Ok(Self(Zeroizing::new(token.to_owned()))),
             _ => Err(wrong("there is not one token in it; write the token and nothing else")),
         }
     }
@@ -142,11 +144,17 @@ mod tests {
             std::fs::write(file.path(), text).unwrap();
             Token::load(file.path()).map(|token| token.header().unwrap().to_str().unwrap().to_owned())
         };
-        for text in ["0123456789abcdef\n", "alice 0123456789abcdef", "alice 0123456789abcdef admin\n"] {
+        for text in [
+            "0123456789abcdef\n",
+            "alice 0123456789abcdef",
+            "alice 0123456789abcdef recipient\n",
+            "alice 0123456789abcdef steward",
+            "a 0123456789abcdef admin\n",
+        ] {
             assert_eq!(load(text).unwrap(), "Bearer 0123456789abcdef");
         }
         assert!(load("").unwrap_err().to_string().contains("there is not one token in it"));
-        assert!(load("a b c d").is_err());
+        assert!(load("a b c").is_err() && load("a b c d").is_err());
         assert!(!format!("{:?}", Token(Zeroizing::new("s3cret".to_owned()))).contains("s3cret"));
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(load("x").unwrap_err().to_string().contains("can be read by others"));

@@ -1,28 +1,22 @@
-//! The engine as an answerer: what a caller may ask, how it is planned and run, and what errors mean.
+//! The engine as an answerer: how statements are planned and run for callers.
 
 use async_trait::async_trait;
 use datafusion::catalog::SchemaProvider;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::DataFusionError;
-use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::{LogicalPlan, TableType};
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use futures::{StreamExt, TryStreamExt, stream};
-use tokio::task::JoinError;
-use veil_flight_p2::status_of;
 use veil_flight_sql::{AnswerError, Answers, Caller, Kind, Prepared, Rows, Run, TableEntry};
-use veil_owner::OwnerError;
-use veil_planner::{explain_error, told_statement};
-use veil_protocols::ProtocolError;
+use veil_planner::told_statement;
 
+use super::known_tables::KnownTables;
+use super::recipient_statement::has_release;
+use super::roles;
+use super::told::Told;
 use crate::sql::copy_target::CopyTarget;
 use crate::sql::engine;
-
-/// The logical node of a release: what it spends is spent, so that it is run once.
-const RELEASE: &str = "VeilRelease";
 
 /// One session for all callers.
 pub(crate) struct EngineAnswers {
@@ -38,12 +32,12 @@ impl EngineAnswers {
         engine::dialect(&self.context)
     }
 
-    async fn plan(&self, sql: &str) -> Result<LogicalPlan, AnswerError> {
+    async fn plan(&self, sql: &str, told: Told) -> Result<LogicalPlan, AnswerError> {
         let parsed = DFParser::parse_sql_with_dialect(sql, self.dialect().as_ref());
-        let mut statements = parsed.map_err(|error| explained(&error))?.into_iter();
+        let mut statements = parsed.map_err(|error| told.planning(&error))?.into_iter();
         match (statements.next(), statements.next()) {
             (Some(statement), None) => {
-                self.context.state().statement_to_plan(statement).await.map_err(|error| explained(&error))
+                self.context.state().statement_to_plan(statement).await.map_err(|error| told.planning(&error))
             }
             (None, _) => Err(AnswerError::new(Kind::Invalid, "there is no statement in the text")),
             (Some(_), Some(_)) => {
@@ -56,30 +50,31 @@ impl EngineAnswers {
 #[async_trait]
 impl Answers for EngineAnswers {
     async fn prepare(&self, caller: &Caller, sql: &str) -> Result<Prepared, AnswerError> {
-        let plan = self.plan(sql).await?;
-        if changes_something(&plan) {
-            if !caller.admin {
-                let sentence = "only callers that the token file marks `admin` may change tables or settings, or read and write \
-                                the server's files; SELECT, WITH and EXPLAIN are for everybody";
-                return Err(AnswerError::new(Kind::Denied, sentence));
-            }
+        let told = Told::to(&caller.role);
+        let plan = self.plan(sql, told).await?;
+        roles::check(caller, &plan, &KnownTables::of(&self.context))?;
+        if roles::changes_something(&plan) {
             let context = self.context.clone();
-            return Ok(Prepared { schema: None, run: Run::new(|| change(context, plan)), keep: false });
+            return Ok(Prepared { schema: None, run: Run::new(move || change(context, plan, told)), keep: false });
         }
-        let keep = is_release(&plan).map_err(|error| explained(&error))?;
+        let keep = has_release(&plan).map_err(|error| told.planning(&error))?;
         // The whole of planning now: what the columns are, and whether they can be had, is known only after all its rules.
         let state = self.context.state();
-        let plan = state.create_physical_plan(&plan).await.map_err(|error| explained(&error))?;
+        let plan = state.create_physical_plan(&plan).await.map_err(|error| told.planning(&error))?;
         let schema = plan.schema();
         let run = Run::new(move || async move {
-            let rows = execute_stream(plan, state.task_ctx()).map_err(|error| explained(&error))?;
-            Ok(Rows { schema: rows.schema(), batches: rows.map_err(|error| explained(&error)).boxed() })
+            let rows = execute_stream(plan, state.task_ctx()).map_err(|error| told.running(&error))?;
+            Ok(Rows { schema: rows.schema(), batches: rows.map_err(move |error| told.running(&error)).boxed() })
         });
         Ok(Prepared { schema: Some(schema), run, keep })
     }
 
-    async fn tables(&self, _: &Caller) -> Result<Vec<TableEntry>, AnswerError> {
+    async fn tables(&self, caller: &Caller) -> Result<Vec<TableEntry>, AnswerError> {
         let mut entries = Vec::new();
+        // What a recipient may have of which tables is in the owner's policy, which the engine does not know.
+        if !caller.role.may_ask() {
+            return Ok(entries);
+        }
         for catalog in self.context.catalog_names() {
             let Some(provider) = self.context.catalog(&catalog) else { continue };
             for schema in provider.schema_names() {
@@ -108,7 +103,7 @@ async fn entry(
     name: &str,
     tables: &dyn SchemaProvider,
 ) -> Result<Option<TableEntry>, AnswerError> {
-    let Some(table) = tables.table(name).await.map_err(|error| explained(&error))? else { return Ok(None) };
+    let Some(table) = tables.table(name).await.map_err(|error| Told::Fully.planning(&error))? else { return Ok(None) };
     let table_type = match table.table_type() {
         TableType::Base => "TABLE",
         TableType::View => "VIEW",
@@ -124,7 +119,7 @@ async fn entry(
 }
 
 /// Runs a statement that is no query, to its end. It gives a count, or the text of EXPLAIN ANALYZE.
-async fn change(context: SessionContext, plan: LogicalPlan) -> Result<Rows, AnswerError> {
+async fn change(context: SessionContext, plan: LogicalPlan, told: Told) -> Result<Rows, AnswerError> {
     let done = async {
         let (plan, target) = CopyTarget::divert(plan, false)?;
         let frame = context.execute_logical_plan(plan).await?;
@@ -135,58 +130,14 @@ async fn change(context: SessionContext, plan: LogicalPlan) -> Result<Rows, Answ
         target.map_or(Ok(()), CopyTarget::keep)?;
         Ok((schema, batches))
     };
-    let (schema, batches) = done.await.map_err(|error| explained(&error))?;
+    let (schema, batches) = done.await.map_err(|error| told.running(&error))?;
     Ok(Rows { schema, batches: stream::iter(batches.into_iter().map(Ok)).boxed() })
-}
-
-/// Anything but a query, wherever it stands: EXPLAIN ANALYZE runs what it explains.
-fn changes_something(plan: &LogicalPlan) -> bool {
-    let queries = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    queries.verify_plan(plan).is_err()
-}
-
-fn is_release(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        found |= matches!(node, LogicalPlan::Extension(extension) if extension.node.name() == RELEASE);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
-}
-
-/// The task of P1's own that broke off, if it was that.
-fn task_of(error: &DataFusionError) -> Option<&JoinError> {
-    match error.find_root() {
-        DataFusionError::ExecutionJoin(failed) => Some(failed),
-        DataFusionError::External(inner) => inner.downcast_ref(),
-        _ => None,
-    }
-}
-
-/// One sentence, and whose fault it is.
-fn explained(error: &DataFusionError) -> AnswerError {
-    if let Some(failed) = task_of(error) {
-        return match failed.is_cancelled() {
-            true => AnswerError::new(Kind::Unavailable, "P1 is stopping; ask again when it is back"),
-            false => AnswerError::new(Kind::Internal, "a worker of P1 failed; its log says more"),
-        };
-    }
-    let kind = match error.find_root() {
-        DataFusionError::External(inner) => match inner.downcast_ref::<ProtocolError>() {
-            Some(error) => AnswerError::of_status(&status_of(error)).kind,
-            None if inner.downcast_ref::<OwnerError>().is_some() => Kind::Precondition,
-            None => Kind::Invalid,
-        },
-        DataFusionError::NotImplemented(_) => Kind::Unsupported,
-        DataFusionError::ResourcesExhausted(_) => Kind::Exhausted,
-        DataFusionError::Internal(_) | DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) => Kind::Internal,
-        _ => Kind::Invalid,
-    };
-    AnswerError::new(kind, explain_error(error))
 }
 
 #[cfg(test)]
 mod tests {
+    use veil_flight_sql::Role;
+
     use super::*;
 
     fn answers() -> EngineAnswers {
@@ -198,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn queries_are_for_everybody_and_changes_are_not() {
+    async fn queries_are_for_stewards_and_changes_are_not() {
         let answers = answers();
         for sql in ["SELECT 1", "WITH a AS (SELECT 1 AS n) SELECT n FROM a", "EXPLAIN SELECT 1", "SHOW TABLES"] {
             assert_eq!(kind(&answers, sql).await, None, "{sql}");
@@ -228,20 +179,9 @@ mod tests {
         assert_eq!(answers.told("SELEC seed => 7331"), "(not a statement)");
     }
 
-    /// A caller may ask again what an ending server did not do, and is not to blame for what a broken one did.
-    #[tokio::test]
-    async fn tasks_that_break_off_are_not_the_callers_fault() {
-        let stopped = tokio::spawn(std::future::pending::<()>());
-        stopped.abort();
-        let failed = tokio::task::spawn_blocking(|| std::panic::resume_unwind(Box::new(())));
-        let (stopped, failed) = (stopped.await.unwrap_err(), failed.await.unwrap_err());
-        assert_eq!(explained(&DataFusionError::External(Box::new(stopped))).kind, Kind::Unavailable);
-        assert_eq!(explained(&DataFusionError::ExecutionJoin(Box::new(failed))).kind, Kind::Internal);
-    }
-
     #[tokio::test]
     async fn nothing_is_changed_before_it_is_run() {
-        let (answers, admin) = (answers(), Caller { name: "root".to_owned(), admin: true });
+        let (answers, admin) = (answers(), Caller { name: "root".to_owned(), role: Role::Admin });
         let prepared = answers.prepare(&admin, "CREATE TABLE t AS SELECT 1 AS n").await.unwrap();
         assert!(prepared.schema.is_none() && answers.tables(&admin).await.unwrap().is_empty());
         prepared.run.start().await.unwrap();

@@ -1,19 +1,31 @@
 //! `veil serve`: the engine for others, over Arrow Flight SQL.
 //!
-//! All callers share one session: a table or a setting that one makes is there for all. So only callers that the token file marks
-//! `admin` change anything, or touch the server's files; the others ask.
+//! All callers share one session: a table or a setting that one makes is there for all. So only admins change anything, or touch the
+//! server's files; stewards ask, and recipients have rows released.
+//!
+//! ```text
+//!  answers   statements, planned and run            roles   what callers may run, and the files that decide it
+//!  told      errors, as callers of a role hear them
+//! ```
 
 mod answers;
+mod known_tables;
+mod recipient_columns;
+mod recipient_expressions;
+mod recipient_statement;
+mod roles;
+mod told;
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use futures::TryStreamExt;
-use veil_flight_sql::{Answers, Caller, ServerConfig, ServerTls, Tokens, bind};
+use veil_flight_sql::{Answers, Caller, Role, ServerConfig, ServerTls, Tokens, bind};
 
 use crate::p2_client::P2TlsArguments;
 use crate::sql::engine::{self, Engine, Parties};
@@ -27,15 +39,20 @@ use answers::EngineAnswers;
 #[command(after_help = "\
 Examples:
   veil serve --keys keys/p1.keys --p2 http://127.0.0.1:7722 --table patients=patients.veil.parquet
-      on this machine, for trying out; anybody on it may ask
+      on this machine, for trying out: anybody on it may ask, and release to everybody
   veil serve --keys keys/p1.keys --p2 https://p2.example:7722 \\
       --p2-tls-ca ca.pem --p2-tls-cert p1.pem --p2-tls-key p1.key \\
       --table patients=patients.veil.parquet --init anonymise.sql \\
       --listen 0.0.0.0:7711 --tls-cert p1.pem --tls-key p1.key --token-file tokens
       for others, who send `authorization: Bearer <token>`
 
-A token file has a line `name token` for everybody who may ask, and `name token admin` for those who may also
-change tables and settings and write files. It must not be readable by others.
+A token file has a line `name token [role]` for everybody, and must not be readable by others:
+  alice  5f1c62..                  a recipient: has rows released to alice of the policy, and asks nothing else
+  desk   77ab03..  recipient=alice another caller for alice
+  erin   c0de99..  steward         asks about tables, and releases to any recipient
+  root   9e0214..  admin           changes tables and settings too, and writes files
+Who comes with a certificate and no token (--client-ca) is the recipient of its common name, or has the role of --role.
+Without tokens and certificates, everybody on this machine is a steward.
 Encrypted columns are served as they are. Ctrl-C or SIGTERM stops it once downloads under way are finished.")]
 pub(crate) struct Arguments {
     /// P1's keys, from `veil keygen`
@@ -70,9 +87,13 @@ pub(crate) struct Arguments {
     /// The authority whose callers are let in, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// Who may ask, by token
+    /// Who may come and do what, by token: a file of lines `name token [role]`, the role `recipient`, `recipient=NAME`,
+    /// `steward` or `admin` [default role: recipient]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// What a caller with a certificate of this common name may do, instead of being a recipient of that name
+    #[arg(long = "role", value_name = "NAME=ROLE", requires = "client_ca", conflicts_with = "token_file")]
+    roles: Vec<CertificateRole>,
     /// How long a ticket lives without use
     #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     ticket_minutes: u32,
@@ -91,6 +112,20 @@ pub(crate) struct Arguments {
     /// No log
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// The role of a certificate's common name.
+#[derive(Clone, Debug)]
+struct CertificateRole(String, Role);
+
+impl FromStr for CertificateRole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = text.split_once('=').and_then(|(name, word)| Some((name, Role::of_word(word, name)?)));
+        let refused = || "write NAME=steward, NAME=admin, NAME=recipient or NAME=recipient=OTHER".to_owned();
+        known.filter(|(name, _)| !name.is_empty()).map(|(name, role)| Self(name.to_owned(), role)).ok_or_else(refused)
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -140,6 +175,11 @@ fn configuration(arguments: &Arguments) -> Result<ServerConfig, Box<dyn std::err
         config.tls = Some(ServerTls { cert: cert.clone(), key: key.clone(), client_ca });
     }
     config.tokens = arguments.token_file.as_deref().map(Tokens::load).transpose()?.map(Arc::new);
+    for CertificateRole(name, role) in &arguments.roles {
+        if config.certificate_roles.insert(name.clone(), role.clone()).is_some() {
+            return Err(format!("--role is given twice for {name}: leave one out").into());
+        }
+    }
     config.ticket_lifetime = Duration::from_secs(u64::from(arguments.ticket_minutes) * 60);
     config.spool = arguments.spool.clone().unwrap_or(config.spool);
     config.grace = Duration::from_secs(arguments.grace);
@@ -149,7 +189,7 @@ fn configuration(arguments: &Arguments) -> Result<ServerConfig, Box<dyn std::err
 /// Runs the statements of a file, to the first error.
 async fn initialise(answers: &EngineAnswers, file: &Path) -> Outcome {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let operator = Caller { name: "operator".to_owned(), admin: true };
+    let operator = Caller { name: "operator".to_owned(), role: Role::Admin };
     for piece in statements::split(answers.dialect(), &text) {
         let outcome = async {
             let rows = answers.prepare(&operator, &piece.text).await?.run.start().await?;

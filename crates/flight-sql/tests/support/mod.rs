@@ -116,7 +116,7 @@ impl Answers for Fake {
                 let run = one(RecordBatch::try_from_iter([("count", counts)]).unwrap());
                 Ok(Prepared { schema: None, run, keep: false })
             }
-            "who" => Err(AnswerError::new(Kind::Denied, format!("{} admin={}", caller.name, caller.admin))),
+            "who" => Err(AnswerError::new(Kind::Denied, format!("{} {:?}", caller.name, caller.role))),
             _ => Err(AnswerError::new(Kind::Invalid, format!("there is no statement {verb}"))),
         }
     }

@@ -47,6 +47,21 @@ impl KAnonymizeNode {
         Ok(Self { input, quasi, weights, request, columns, schema })
     }
 
+    /// The rows.
+    pub fn input(&self) -> &LogicalPlan {
+        &self.input
+    }
+
+    /// What is asked, and how it is found.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The column of the input that a column of the result comes from. The flag of suppressed rows comes from none.
+    pub fn source(&self, column: usize) -> Option<usize> {
+        self.columns.sources.get(column).copied()
+    }
+
     /// The operator.
     pub(crate) fn operator(&self, veil: &Veil, input: Arc<dyn ExecutionPlan>) -> Result<KAnonymizeExec> {
         let places = self.columns.quasi.iter().map(|(place, _)| *place).collect();

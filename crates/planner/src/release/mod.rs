@@ -14,17 +14,15 @@ mod run;
 
 use std::sync::Arc;
 
-use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Documentation, Extension, LogicalPlan};
-use datafusion::optimizer::AnalyzerRule;
 use veil_udfs::document;
 
 pub use exec::ReleaseExec;
 pub use node::ReleaseNode;
 
-use crate::carry_types::CarryTypes;
+use crate::carry_types::with_types;
 use crate::relation_function::RelationCall;
 
 /// The function's name.
@@ -54,7 +52,7 @@ pub(crate) fn plan(mut call: RelationCall, context: &mut dyn RelationPlannerCont
     let recipient = call.take_text("recipient", "alice", context)?;
     let query = call.told();
     // Columns of CASE, coalesce and UNION have their types before anybody asks which are encrypted.
-    let input = CarryTypes.analyze(call.finish(&["recipient"])?, &ConfigOptions::default())?;
+    let input = with_types(call.finish(&["recipient"])?)?;
     let node = ReleaseNode::try_new(Arc::new(input), recipient, query)?;
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }

@@ -32,6 +32,16 @@ impl ReleaseNode {
         Ok(Self { input, recipient, query, schema })
     }
 
+    /// Who is to get the rows.
+    pub fn recipient(&self) -> &str {
+        &self.recipient
+    }
+
+    /// The rows.
+    pub fn input(&self) -> &LogicalPlan {
+        &self.input
+    }
+
     /// The operator.
     pub(crate) fn operator(&self, veil: &Veil, input: Arc<dyn ExecutionPlan>) -> Result<ReleaseExec> {
         ReleaseExec::try_new(veil.clone(), input, self.recipient.clone(), self.query.clone())
