@@ -13,6 +13,7 @@ mod sql {
     mod release_policy;
     mod resilience;
     mod results;
+    mod sizes;
     mod slt;
     mod tables;
     mod world;

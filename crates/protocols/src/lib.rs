@@ -39,6 +39,7 @@
 //!  redraw                a category, drawn again by P2         release           rows to a recipient
 //!  assess                risk and utility of a table           size_histogram    class sizes, to P1
 //!  group                 rows of a class together, by P2       gather            slots from public places
+//!  column_vectors        a column that knows its rows          lists             lists that share a round
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
@@ -54,6 +55,7 @@ pub mod centres;
 mod channel;
 pub mod choose;
 pub mod cluster_sums;
+mod column_vectors;
 pub mod compare_and_select;
 pub mod compare_exact;
 pub mod count_classes;
@@ -85,6 +87,7 @@ pub mod lift_affine;
 pub mod lift_tags;
 pub mod lift_wide;
 mod limits;
+mod lists;
 pub mod lookup;
 pub mod lookup_long;
 pub mod lookup_range;
@@ -116,6 +119,7 @@ pub mod zero_test;
 pub mod zeros;
 
 pub use channel::{Channel, Frames, InProcess};
+pub use column_vectors::ColumnVectors;
 pub use counters::{Counted, Counters};
 pub use error::ProtocolError;
 pub use header::{Header, WIRE_VERSION};
