@@ -78,7 +78,7 @@ async fn the_recipient_gets_what_the_owner_reads() {
     let hospital = Hospital::new(10, &names(&EDGES), rules).await;
     for rows in EDGES {
         add_people(&hospital.world, rows).await;
-        let sql = format!("SELECT id, age, job, mask_noise(zip, 0.001) AS zip, illness, region, married FROM people_{rows}");
+        let sql = format!("SELECT id, age, job, mask_noise(zip, 0.01) AS zip, illness, region, married FROM people_{rows}");
         hospital.world.run(&format!("CREATE TABLE masked_{rows} AS {sql}")).await.unwrap();
         let sql = format!("SELECT * FROM masked_{rows}");
         let expected = hospital.world.reveal(&sql).await.unwrap();

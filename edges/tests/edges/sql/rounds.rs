@@ -39,7 +39,7 @@ async fn every_row_of_every_batch_is_answered() {
                 let is_null = |column: &str| batch.column_by_name(column).unwrap().is_null(row);
                 assert_eq!((is_null("job"), is_null("other")), (person.job.is_none(), person.job.is_none()));
             }
-            let sql = format!("SELECT region, enc_sum(age) AS total, enc_count(job) AS jobs FROM {table} GROUP BY region");
+            let sql = format!("SELECT region, enc_sum(age) AS total, count(job) AS jobs FROM {table} GROUP BY region");
             let batch = world.reveal(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
             let regions = batch.column_by_name("region").unwrap();
             let (totals, jobs) = (numbers(&batch, "total"), numbers(&batch, "jobs"));
