@@ -15,6 +15,7 @@ mod sql {
     mod resilience;
     mod results;
     mod rows;
+    mod sizes;
     mod slt;
     mod tables;
     mod world;

@@ -7,8 +7,14 @@
 
 use crate::CellError;
 
-/// Coefficients of one GLWE ciphertext, hence the number of messages that share a seed.
-pub const POLYNOMIAL_SIZE: usize = 4096;
+#[cfg(all(feature = "small-vectors", not(debug_assertions)))]
+compile_error!(
+    "ciphertexts of the feature `small-vectors` hide nothing: it is for tests, and never for a release build"
+);
+
+/// Coefficients of one GLWE ciphertext, hence the number of messages that share a seed. A vector of slots, a parcel and whatever else is as long as a vector follow
+/// from it, so that tests with the feature `small-vectors` meet the edges of all of them with few rows.
+pub const POLYNOMIAL_SIZE: usize = if cfg!(feature = "small-vectors") { 32 } else { 4096 };
 
 /// Bits of a message. Numbers are signed; text uses all 48 bits modulo `2^48`.
 pub const MESSAGE_BITS: u32 = 48;
@@ -25,8 +31,8 @@ pub const FRESH_NOISE: u64 = 1 << FRESH_NOISE_LOG2;
 /// Bytes of text in one lane.
 pub const TEXT_BYTES_PER_LANE: usize = (MESSAGE_BITS / 8) as usize;
 
-/// The most lanes a cell may have.
-pub const MAX_LANES: usize = 255;
+/// The most lanes a cell may have: all of them come from one chunk.
+pub const MAX_LANES: usize = if POLYNOMIAL_SIZE < 255 { POLYNOMIAL_SIZE } else { 255 };
 
 /// The largest absolute value that a number in a cell may take.
 pub(crate) const MAX_MAGNITUDE: u64 = (1 << (MESSAGE_BITS - 1)) - 1;

@@ -44,6 +44,20 @@ pub enum KeyError {
         found: u8,
     },
 
+    /// The keys are for ciphertexts of another size.
+    #[error(
+        "{path} holds keys for vectors of {found} numbers, and those of this program have {supported}; run `veil keygen` with this program, and encrypt the data with the \
+         new keys"
+    )]
+    OtherDegree {
+        /// The file.
+        path: PathBuf,
+        /// Slots of a vector that the keys were made for.
+        found: usize,
+        /// Slots of a vector of this program.
+        supported: usize,
+    },
+
     /// The name of a recipient is no name.
     #[error(
         "`{0}` cannot be a recipient's name; use letters, digits, `.`, `-` and `_`, at most 64, and say it with --name"

@@ -7,6 +7,8 @@
 //!                32 signing key (32)   33 P1's, 34 P2's: the owner's copies   35 certificate (64)   36 the owner's key (32)
 //!  SHA-256 of everything before
 //! ```
+//! These are the lengths of keys for vectors of 8192 numbers. Keys for vectors of another length, which tests work with, have others, and are refused.
+//!
 //! A file is written whole or not at all, readable by its owner alone; one that others can read is refused.
 //! Beside them stands `owner.pub`, a line of text for everyone.
 
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use veil_cells::KeyId;
 use veil_release::{Party, VerifyingKey};
-use veil_slots::{PublicKey, SEEDED_BYTES, SeededSlots};
+use veil_slots::{DEGREE, PublicKey, SEEDED_BYTES, SeededSlots};
 use zeroize::Zeroizing;
 
 use crate::signing_key::Signer;
@@ -45,6 +47,9 @@ const P1_SIGNING_KEY: u8 = 33;
 const P2_SIGNING_KEY: u8 = 34;
 const CERTIFICATE: u8 = 35;
 const OWNER_KEY: u8 = 36;
+
+/// Bytes of the seed that a public key begins with.
+const SEED_BYTES: usize = 16;
 
 /// No key file is larger.
 const MAX_BYTES: u64 = 64 << 20;
@@ -164,7 +169,7 @@ impl KeyFile for OwnerKeys {
     }
 
     fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
-        content.require_role(OWNER, Self::HOLDER)?;
+        content.require(OWNER, Self::HOLDER)?;
         Ok(Self {
             key_id: content.key_id,
             cell: CellKey::from_bytes(content.section(CELL_KEY)?),
@@ -196,7 +201,7 @@ impl KeyFile for P1Keys {
     }
 
     fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
-        content.require_role(P1, Self::HOLDER)?;
+        content.require(P1, Self::HOLDER)?;
         let (signer, owner) = content.signer(Party::P1)?;
         Ok(Self { key_id: content.key_id, public: content.public_key()?, signer, owner })
     }
@@ -222,7 +227,7 @@ impl KeyFile for P2Keys {
     }
 
     fn from_content(content: &Content<'_>) -> Result<Self, Fault> {
-        content.require_role(P2, Self::HOLDER)?;
+        content.require(P2, Self::HOLDER)?;
         let (signer, owner) = content.signer(Party::P2)?;
         Ok(Self {
             key_id: content.key_id,
@@ -265,6 +270,7 @@ pub enum Fault {
     Malformed(String),
     FromTheFuture(u8),
     Outdated(u8),
+    OtherDegree(usize),
     WrongRole { expected: &'static str, found: &'static str },
 }
 
@@ -275,6 +281,7 @@ impl Fault {
             Self::Malformed(why) => KeyError::Malformed { path, why },
             Self::FromTheFuture(found) => KeyError::FromTheFuture { path, found, supported: VERSION },
             Self::Outdated(found) => KeyError::Outdated { path, found },
+            Self::OtherDegree(found) => KeyError::OtherDegree { path, found, supported: DEGREE },
             Self::WrongRole { expected, found } => KeyError::WrongRole { path, expected, found },
         }
     }
@@ -317,9 +324,13 @@ impl<'a> Content<'a> {
         Ok(Self { role: *role, key_id: KeyId(*key_id), sections })
     }
 
-    fn require_role(&self, role: u8, expected: &'static str) -> Result<(), Fault> {
+    /// Refuses another party's keys, and keys for vectors of another length.
+    fn require(&self, role: u8, expected: &'static str) -> Result<(), Fault> {
         if self.role == role {
-            return Ok(());
+            return match self.degree() {
+                Some(found) if found != DEGREE => Err(Fault::OtherDegree(found)),
+                _ => Ok(()),
+            };
         }
         let found = match self.role {
             OWNER => OwnerKeys::HOLDER,
@@ -328,6 +339,15 @@ impl<'a> Content<'a> {
             _ => "an unknown party",
         };
         Err(Fault::WrongRole { expected, found })
+    }
+
+    /// How many slots the vectors have that the keys were made for. The length of the slot key says so, and that of the public key.
+    fn degree(&self) -> Option<usize> {
+        let length =
+            |name: u8| self.sections.iter().find(|(known, _)| *known == name).map(|(_, content)| content.len());
+        let of_public_key =
+            || Some(length(PUBLIC_KEY)?.checked_sub(SEED_BYTES)? * DEGREE / (SEEDED_BYTES - SEED_BYTES));
+        length(SLOT_KEY).or_else(of_public_key).filter(|degree| degree.is_power_of_two())
     }
 
     /// A server's signing key, if the owner certified it for that server.
@@ -474,6 +494,30 @@ mod tests {
         let mut future = bytes.to_vec();
         future[8] = 3;
         assert!(matches!(Content::parse(&future), Err(Fault::FromTheFuture(3))));
+    }
+
+    #[test]
+    fn keys_for_vectors_of_another_length_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join(P2_FILE), 4 * DEGREE);
+        let public = vec![7; SEED_BYTES + 4 * (SEEDED_BYTES - SEED_BYTES)];
+        let expected = format!(
+            "{} holds keys for vectors of {other} numbers, and those of this program have {DEGREE}; run `veil keygen` with this program, and encrypt the data with the new keys",
+            path.display()
+        );
+        let refused = |role: u8, sections: &[(u8, &[u8])]| {
+            Prepared::new(&write(role, keys().key_id, sections), &path, true).unwrap().put().unwrap();
+            let error = match role {
+                OWNER => OwnerKeys::load(&path).map(|_| ()),
+                P1 => P1Keys::load(&path).map(|_| ()),
+                _ => P2Keys::load(&path).map(|_| ()),
+            };
+            error.unwrap_err().to_string()
+        };
+        assert_eq!(refused(OWNER, &[(SLOT_KEY, &vec![0; other]), (PUBLIC_KEY, &public)]), expected);
+        assert_eq!(refused(P1, &[(PUBLIC_KEY, &public)]), expected);
+        assert_eq!(refused(P2, &[(SLOT_KEY, &vec![0; other])]), expected);
+        assert!(refused(P2, &[(SLOT_KEY, &vec![0; DEGREE + 1])]).contains("damaged"));
     }
 
     #[test]

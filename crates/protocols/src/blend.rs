@@ -23,6 +23,7 @@ use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L0, L1, Outbound, Se
 use zeroize::Zeroizing;
 
 use crate::broadcast::{GROUP, Wanted, broadcast, mask};
+use crate::lists::together;
 use crate::message::message;
 use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Tiles, Workload, fold};
 
@@ -273,18 +274,18 @@ pub async fn blend(
         let partial = session.round::<Blend, _, _, _>(items, weight, ask, finish).await?;
         totals.iter_mut().zip(&partial).for_each(|(total, partial)| total.add(partial));
     }
-    without_cross(session, tiles, columns, totals).await
+    without_cross(session, tiles, totals).await
 }
 
 /// Takes off what P2 could not, all blocks together.
 async fn without_cross(
     session: &Session,
     tiles: &Tiles,
-    columns: usize,
     totals: Vec<Partial>,
 ) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
     let (sums, cross): (Vec<_>, Vec<_>) = totals.into_iter().map(|total| (total.sums, total.cross)).unzip();
-    let mut cross = fold::fold(session, tiles, cross.concat()).await?;
+    let (cross, lengths) = together(cross);
+    let mut cross = fold::fold(session, tiles, cross).await?;
     // Noise is that of the number of tiles, so whether there is a round more tells nothing else.
     let is_noisy = |slots: &Slots<L1>| slots.noise().scaled(SPARE).times_clear::<L1>().checked_for_flooding().is_err();
     if cross.iter().any(is_noisy) {
@@ -295,8 +296,8 @@ async fn without_cross(
         sum.sub(cross);
         sum
     };
-    let blended: Vec<_> = sums.into_iter().flatten().zip(&cross).map(less).collect();
-    Ok(blended.chunks(columns).map(<[_]>::to_vec).collect())
+    let of_chunk = |(sums, cross): (Vec<Slots<L0>>, Vec<Slots<L1>>)| sums.into_iter().zip(&cross).map(less).collect();
+    Ok(sums.into_iter().zip(lengths.apart(cross)?).map(of_chunk).collect())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use veil_slots::{DEGREE, L0, L1, Offset, Slots, plain};
 
 use crate::cluster_sums::Sums;
 use crate::few::truncate_half;
+use crate::lists::together;
 use crate::lookup_long::{self, Question, lookup_long};
 use crate::multiply::multiply;
 use crate::truncate::{Dividend, Rounding};
@@ -71,9 +72,10 @@ pub async fn centres(
         shifted.add(sum);
         shifted.raised()
     });
-    let quotients = shifted.zip(reciprocals.iter().map(Slots::raised));
-    let mut products = multiply(session, quotients.chain(empty.iter().cloned().zip(old)).collect()).await?;
-    let kept = products.split_off(packed);
+    let quotients = shifted.zip(reciprocals.iter().map(Slots::raised)).collect();
+    let kept = empty.iter().cloned().zip(old).collect();
+    let (pairs, lengths) = together([quotients, kept]);
+    let [products, kept] = lengths.each(multiply(session, pairs).await?)?;
     let dividend = |slots| Dividend { slots, shift: CENTRE_FRACTION, rounding: Rounding::Nearest };
     // Sums are of coordinates of up to 2^16 - 2^10, so dividends are below t / 2. Where nothing was summed the quotient is zero.
     let used = (tiles.centres() * columns).min(DEGREE);

@@ -139,7 +139,7 @@ pub async fn choose(
     let shape = shape_of(&column, levels.len())?;
     let leaves = lift_column(session, column, 0, *width).await?;
     let hidden = match shape.null_lane() {
-        Some(lane) => lift_column(session, column, lane, *width).await?,
+        Some(lane) => lift_column(session, column, lane, *width).await?.into_vectors(),
         None => Vec::new(),
     };
     let mut builder = CellArrayBuilder::with_capacity(column.len(), 50 + 8 * shape.total());

@@ -31,8 +31,8 @@ use crate::{Asker, Layout, Leakage, Opens, Protocol, ProtocolError, Session, Wor
 #[derive(Debug)]
 pub struct Group;
 
-/// The longest list.
-pub const MAX_ROWS: usize = 1 << 17;
+/// The longest list: sixteen vectors.
+pub const MAX_ROWS: usize = 16 * DEGREE;
 
 /// The most vectors that are moved at once, all columns together.
 const MAX_MOVED: usize = 64;

@@ -40,6 +40,7 @@
 //!  assess                risk and utility of a table           size_histogram    class sizes, to P1
 //!  group                 rows of a class together, by P2       gather            slots from public places
 //!  census, anchors       which rows take part                  context           what P2 knows of a batch besides its rows
+//!  column_vectors        a column that knows its rows          lists             lists that share a round
 //!  session               P1 runs rounds                        responder         P2 answers
 //! ```
 
@@ -57,6 +58,7 @@ pub mod centres;
 mod channel;
 pub mod choose;
 pub mod cluster_sums;
+mod column_vectors;
 pub mod compare_and_select;
 pub mod compare_exact;
 mod context;
@@ -89,6 +91,7 @@ pub mod lift_affine;
 pub mod lift_tags;
 pub mod lift_wide;
 mod limits;
+mod lists;
 pub mod lookup;
 pub mod lookup_long;
 pub mod lookup_range;
@@ -120,6 +123,7 @@ pub mod zero_test;
 pub mod zeros;
 
 pub use channel::{Channel, Frames, InProcess};
+pub use column_vectors::ColumnVectors;
 pub use context::Context;
 pub use counters::{Counted, Counters};
 pub use error::ProtocolError;

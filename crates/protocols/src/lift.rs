@@ -16,7 +16,7 @@ use veil_cells::{CellArray, CellView, KeyId, MESSAGE_BITS, NOISE_BITS, phase_of_
 use veil_slots::{DEGREE, Factor, Fresh, KeyHolder, L1, Offset, PLAIN_MODULUS, Sample, SeededSlots, Slots, plain};
 
 use crate::message::message;
-use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, lift_affine, samples};
+use crate::{Asker, ColumnVectors, Leakage, Opens, Protocol, ProtocolError, Session, Workload, lift_affine, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ pub async fn lift_column(
     column: CellArray<'_>,
     lane: usize,
     width: u32,
-) -> Result<Vec<Slots<L1>>, ProtocolError> {
+) -> Result<ColumnVectors, ProtocolError> {
     let (mut plain_chunks, mut affine_chunks, mut order) = (Vec::new(), Vec::new(), Vec::new());
     for start in (0..column.len()).step_by(DEGREE) {
         match rows_of(&column, start, lane, width, session.key_id())? {
@@ -162,7 +162,8 @@ pub async fn lift_column(
     let mut plain = lift(session, plain_chunks).await?.into_iter();
     let mut affine = lift_affine::lift_affine(session, affine_chunks).await?.into_iter();
     let next = |is_plain: bool| if is_plain { plain.next() } else { affine.next() };
-    order.into_iter().map(next).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)
+    let vectors = order.into_iter().map(next).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)?;
+    ColumnVectors::new(column.len(), vectors)
 }
 
 /// The rows of a vector.

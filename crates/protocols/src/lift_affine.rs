@@ -21,10 +21,11 @@ use veil_slots::{Factor, Fresh, KeyHolder, L1, Offset, PLAIN_MODULUS, Sample, Se
 
 use crate::channel::blocking;
 use crate::lift::MAX_WIDTH;
+use crate::lists::together;
 use crate::message::message;
 use crate::multiply::multiply;
 use crate::truncate::{Dividend, Rounding, truncate};
-use crate::{Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
+use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -227,25 +228,16 @@ pub async fn lift_affine(session: &Session, chunks: Vec<Rows>) -> Result<Vec<Slo
     }
     let mut rng = session.randomness().fork();
     let splits: Vec<Split> = blocking(move || chunks.iter().map(|rows| split(rows, &mut rng)).collect()).await?;
-    let queries: Vec<Vec<Sample>> = splits.iter().flat_map(|split| split.queries.iter().cloned()).collect();
-    let answers = session
-        .round::<LiftAffine, _, _, _>(
-            queries,
-            2,
-            |samples, _| {
-                let (seeds, places, bodies) = samples::encode(&samples);
-                Ok(((), Query { seeds, places, bodies }))
-            },
-            |(), answer| Ok((answer.high, answer.low)),
-        )
-        .await?;
+    let (queries, lengths) = together(splits.iter().map(|split| split.queries.clone()));
+    let ask = |samples: Vec<Sample>, _: &mut Asker<'_>| {
+        let (seeds, places, bodies) = samples::encode(&samples);
+        Ok(((), Query { seeds, places, bodies }))
+    };
+    let finish = |(), answer: Answer<Fresh>| Ok((answer.high, answer.low));
+    let answers = lengths.apart(session.round::<LiftAffine, _, _, _>(queries, 2, ask, finish).await?)?;
     let combined = blocking(move || {
-        let mut answers = answers.into_iter();
-        let combine_one = |split: Split| {
-            let answers: Vec<(Fresh, Fresh)> = answers.by_ref().take(split.queries.len()).collect();
-            Ok((combine(&split, &answers)?, split))
-        };
-        splits.into_iter().map(combine_one).collect::<Result<Vec<_>, ProtocolError>>()
+        let combine_one = |(split, answers): (Split, Vec<(Fresh, Fresh)>)| Ok((combine(&split, &answers)?, split));
+        splits.into_iter().zip(answers).map(combine_one).collect::<Result<Vec<_>, ProtocolError>>()
     });
     let combined = combined.await??;
 

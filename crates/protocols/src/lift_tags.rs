@@ -16,8 +16,10 @@ use rand::{CryptoRng, RngCore};
 use veil_cells::{CellArray, CellError, CellView, KeyId, Seed, phase_of_tag, tag_of_phase};
 use veil_slots::{DEGREE, Fresh, KeyHolder, L1, Sample, SeededSlots, Slots, plain};
 
+use crate::channel::blocking;
 pub use crate::lift::{Answer, Asked, Query, finish};
-use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, samples};
+use crate::lists::together;
+use crate::{Asker, ColumnVectors, Leakage, Opens, Protocol, ProtocolError, Session, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -134,6 +136,18 @@ pub fn ask(rows: Rows, asker: &mut Asker<'_>) -> Result<(Asked, Query), Protocol
 /// One round for many chunks of rows.
 pub async fn lift_tags(session: &Session, chunks: Vec<Rows>) -> Result<Vec<Slots<L1>>, ProtocolError> {
     session.round::<LiftTags, _, _, _>(chunks, 1, ask, finish).await
+}
+
+/// One round for the tags of many columns, whose rows need not be as many.
+pub async fn lift_tag_columns(session: &Session, columns: Vec<TagColumn>) -> Result<Vec<ColumnVectors>, ProtocolError> {
+    let rows: Vec<usize> = columns.iter().map(|column| column.samples.len()).collect();
+    let chunks = |column: TagColumn| -> Vec<Rows> {
+        column.samples.chunks(DEGREE).map(|rows| Rows::new(rows.iter().copied())).collect()
+    };
+    let chunks: Vec<Vec<Rows>> = blocking(move || columns.into_iter().map(chunks).collect()).await?;
+    let (chunks, lengths) = together(chunks);
+    let lifted = lengths.apart(lift_tags(session, chunks).await?)?;
+    rows.into_iter().zip(lifted).map(|(rows, vectors)| ColumnVectors::new(rows, vectors)).collect()
 }
 
 #[cfg(test)]

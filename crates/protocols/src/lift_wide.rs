@@ -22,7 +22,7 @@ use crate::digits::{self, Folding, Order};
 use crate::lift::{self, Chunk, Rows};
 use crate::lookup::{Question, Table, lookup};
 use crate::message::message;
-use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
+use crate::{Asker, ColumnVectors, Leakage, Opens, Protocol, ProtocolError, Session, Workload, samples};
 
 /// The protocol.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ pub async fn lift_wide_column(
     session: &Session,
     column: CellArray<'_>,
     lane: usize,
-) -> Result<Vec<Slots<L1>>, ProtocolError> {
+) -> Result<ColumnVectors, ProtocolError> {
     let mut chunks = Vec::with_capacity(column.len().div_ceil(DEGREE));
     for start in (0..column.len()).step_by(DEGREE) {
         match lift::rows_of(&column, start, lane, MESSAGE_BITS, session.key_id())? {
@@ -169,7 +169,7 @@ pub async fn lift_wide_column(
             }
         }
     }
-    lift_wide(session, chunks).await
+    ColumnVectors::new(column.len(), lift_wide(session, chunks).await?)
 }
 
 /// Lifts many chunks of rows.

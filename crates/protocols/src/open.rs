@@ -20,7 +20,7 @@ use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 pub struct Open;
 
 /// The most slots that one ciphertext, and one batch, opens.
-pub const MAX_OPENED: u32 = 4096;
+pub const MAX_OPENED: u32 = (DEGREE / 2) as u32;
 
 /// Why a number is opened: each is leakage that some SQL function declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

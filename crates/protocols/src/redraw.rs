@@ -20,6 +20,7 @@ use veil_slots::{DEGREE, Factor, Fresh, Inbound, KeyHolder, L1, Outbound, PLAIN_
 
 use crate::choose::Categories;
 use crate::lift::lift_column;
+use crate::lists::together;
 use crate::lookup::{GROUP, MAX_DOMAIN, Question, lookup};
 use crate::message::message;
 use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
@@ -251,27 +252,26 @@ pub async fn redraw(session: &Session, vectors: Vec<Slots<L1>>, draw: &Draw) -> 
         )));
     }
     let mut rng = session.randomness().fork();
-    let firsts: Vec<u32> = (0..=leaves).step_by(GROUP).collect();
-    let mut parts = Vec::with_capacity(vectors.len() * firsts.len());
-    for slots in vectors {
+    let mut parts_of = |slots: Slots<L1>| -> Vec<Part> {
         let rho = (0..DEGREE).map(|_| plain::uniform_below(u64::from(leaves) + 1, &mut rng) as u32);
         let rho = Arc::new(rho.collect::<Vec<u32>>());
-        parts.extend(firsts.iter().map(|first| Part {
+        let part = |first: u32| Part {
             slots: slots.clone(),
             rho: rho.clone(),
             draw: draw.clone(),
-            first: *first,
+            first,
             count: (leaves + 1 - first).min(GROUP as u32),
-        }));
-    }
-    let picked = session.round::<Redraw, _, _, _>(parts, GROUP, ask, finish).await?;
-    let sum = |picked: &[Slots<L1>]| {
-        let (first, rest) = picked.split_first()?;
-        let mut sum = first.clone();
-        rest.iter().for_each(|picked| sum.add(picked));
-        Some(sum)
+        };
+        (0..=leaves).step_by(GROUP).map(part).collect()
     };
-    picked.chunks(firsts.len()).map(sum).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)
+    let (parts, lengths) = together(vectors.into_iter().map(&mut parts_of));
+    let picked = lengths.apart(session.round::<Redraw, _, _, _>(parts, GROUP, ask, finish).await?)?;
+    let add = |mut sum: Slots<L1>, picked: Slots<L1>| {
+        sum.add(&picked);
+        sum
+    };
+    let sum = |picked: Vec<Slots<L1>>| picked.into_iter().reduce(add);
+    picked.into_iter().map(sum).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)
 }
 
 /// Draws again for a column of truth values: its numbers in slots.
@@ -281,7 +281,7 @@ pub async fn redraw_bits(
     width: u32,
     draws: &[(Mechanism, u64)],
 ) -> Result<Vec<Slots<L1>>, ProtocolError> {
-    let mut vectors = lift_column(session, column, 0, width).await?;
+    let mut vectors = lift_column(session, column, 0, width).await?.into_vectors();
     for (mechanism, epsilon) in draws {
         let codes = Arc::new(vec![vec![0], vec![1]]);
         vectors = redraw(session, vectors, &Draw { mechanism: *mechanism, epsilon: *epsilon, codes }).await?;
@@ -297,7 +297,7 @@ pub async fn redraw_categories(
     codes: Arc<Vec<Vec<i64>>>,
     draws: &[(Mechanism, u64)],
 ) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
-    let lifted = lift_column(session, column, 0, categories.width()).await?;
+    let lifted = lift_column(session, column, 0, categories.width()).await?.into_vectors();
     let (domain, table) = categories.numbers();
     let question = |slots| Question { slots, domain: domain.clone(), tables: vec![table.clone()] };
     let mut numbers: Vec<Slots<L1>> =

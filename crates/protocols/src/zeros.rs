@@ -20,6 +20,9 @@ use crate::{Asker, Leakage, Opens, Protocol, ProtocolError, Session, Workload};
 #[derive(Debug)]
 pub struct Zeros;
 
+/// The most rows of a message.
+pub const MAX_ROWS: usize = DEGREE;
+
 message! {
     /// How many zeros.
     Query {
@@ -48,7 +51,7 @@ fn ciphertexts(rows: usize, lanes: usize) -> usize {
 impl Workload for Query {
     fn answer_ciphertexts(&self) -> Result<usize, ProtocolError> {
         let (rows, lanes) = (self.rows as usize, self.lanes as usize);
-        if rows > DEGREE || !(1..=MAX_LANES).contains(&lanes) {
+        if rows > MAX_ROWS || !(1..=MAX_LANES).contains(&lanes) {
             return Err(ProtocolError::Malformed(format!("{rows} zeros of {lanes} lanes")));
         }
         Ok(ciphertexts(rows, lanes))
@@ -87,7 +90,7 @@ pub struct Rows {
 /// P1 asks for as many zeros as it has messages.
 pub fn ask(rows: Rows, _: &mut Asker<'_>) -> Result<(Rows, Query), ProtocolError> {
     let (lanes, messages) = (rows.shape.total(), rows.messages.len());
-    if !rows.shape.is_valid() || !messages.is_multiple_of(lanes) || messages / lanes > DEGREE {
+    if !rows.shape.is_valid() || !messages.is_multiple_of(lanes) || messages / lanes > MAX_ROWS {
         let text = format!("{messages} messages cannot be encrypted at once in cells of {lanes} lanes");
         return Err(ProtocolError::Misuse(text));
     }

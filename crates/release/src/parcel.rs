@@ -33,8 +33,8 @@ pub const SEAL_INFO: &[u8] = b"veil release v1";
 /// The number of the header.
 pub const HEADER_NUMBER: u32 = 0;
 
-/// Rows of a parcel, but for the last.
-pub const PARCEL_ROWS: usize = 8192;
+/// Rows of a parcel, but for the last: those of a vector.
+pub const PARCEL_ROWS: usize = veil_slots::DEGREE;
 
 const VERSION: u8 = 1;
 /// Of P1's part, where rows are hidden.

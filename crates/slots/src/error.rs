@@ -1,5 +1,7 @@
 //! What can go wrong with slots.
 
+use crate::parameters::DEGREE;
+
 /// An error about slots. Each is one sentence.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -21,7 +23,7 @@ pub enum SlotError {
     },
 
     /// More numbers than slots.
-    #[error("{0} numbers do not fit into 8192 slots")]
+    #[error("{0} numbers do not fit into {degree} slots", degree = DEGREE)]
     TooMany(usize),
 
     /// A number that is not reduced.

@@ -7,8 +7,8 @@
 //! | t | 281474976694273 = 2^48 - 16383, a prime that is 1 modulo 16384; equality tags in cells are numbers modulo it too |
 //! | key and noise | centred binomial of variance 10, absolute value at most 20 |
 
-/// Numbers in one ciphertext.
-pub const DEGREE: usize = 8192;
+/// Numbers in one ciphertext: 8192.
+pub const DEGREE: usize = 2 * veil_cells::POLYNOMIAL_SIZE;
 
 /// The plaintext prime `t`.
 pub const PLAIN_MODULUS: u64 = veil_cells::TAG_MODULUS;

@@ -28,7 +28,7 @@ use crate::OwnerError;
 use crate::codec::NumberFormat;
 
 /// Zeros that a file carries unless the owner asks for more.
-const DEFAULT_ZERO_POOL: usize = 4096;
+const DEFAULT_ZERO_POOL: usize = veil_cells::POLYNOMIAL_SIZE;
 
 /// The most zeros or dictionary entries of a file.
 const MAX_POOL: usize = 1 << 24;

@@ -18,7 +18,7 @@ pub use self::writer::TableWriter;
 use crate::OwnerError;
 
 /// Rows of a batch: eight chunks of a column with one lane.
-pub(crate) const BATCH_ROWS: usize = 32_768;
+pub(crate) const BATCH_ROWS: usize = 8 * veil_cells::POLYNOMIAL_SIZE;
 
 /// What a file is, told by the ending of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

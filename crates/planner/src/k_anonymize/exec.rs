@@ -31,7 +31,7 @@ use super::run::Run;
 use crate::Veil;
 
 /// Rows for which a cost is told where their number is not known.
-const EXAMPLE_ROWS: usize = 8192;
+const EXAMPLE_ROWS: usize = veil_slots::DEGREE;
 
 /// The most rows for which a cost is told.
 const MOST_ROWS: usize = 1 << 26;

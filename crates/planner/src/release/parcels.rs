@@ -11,9 +11,9 @@ use veil_protocols::lift_wide::lift_wide_column;
 use veil_protocols::redraw::{redraw_bits, redraw_categories};
 use veil_protocols::release::seal_parcel::{Column, DenseSample, most_rows};
 use veil_protocols::truncate::{Dividend, Rounding, truncate};
-use veil_protocols::{ProtocolError, Session};
+use veil_protocols::{ColumnVectors, ProtocolError, Session};
 use veil_release::{ROW_KEY_LANES, RowKey};
-use veil_slots::{DEGREE, L1, Offset, Sample, Slots, plain};
+use veil_slots::{L1, Sample, Slots, plain};
 
 use super::columns::EncryptedColumn;
 
@@ -70,14 +70,13 @@ pub(super) async fn flags(
     session: &Session,
     column: &EncryptedColumn,
     cells: &ArrayRef,
-) -> Result<Vec<Slots<L1>>, ProtocolError> {
-    let mut vectors = lift_column(session, CellArray::try_new(cells)?, 0, column.cell_type.width.bits()).await?;
+) -> Result<ColumnVectors, ProtocolError> {
+    let mut flags = lift_column(session, CellArray::try_new(cells)?, 0, column.cell_type.width.bits()).await?;
     // Rows of which nothing tells are not to be published.
     if let Some(nulls) = cells.nulls().filter(|nulls| nulls.null_count() > 0) {
-        let is_null: Vec<u64> = nulls.iter().map(|is_valid| u64::from(!is_valid)).collect();
-        vectors.iter_mut().zip(is_null.chunks(DEGREE)).for_each(|(flags, nulls)| flags.add_clear(&Offset::new(nulls)));
+        flags.add_clear(&nulls.iter().map(|is_valid| u64::from(!is_valid)).collect::<Vec<_>>());
     }
-    Ok(vectors)
+    Ok(flags)
 }
 
 /// Keys of rows, one for each, and as a column of a parcel: those of suppressed rows reach the recipient as noise.
@@ -186,18 +185,18 @@ async fn lanes_in_slots(
         (_, false) => return misuse(format!("{} awaits noise that is not for its kind", column.name)),
         (Kind::Text, true) => {
             for lane in 0..count {
-                lanes.push(lift_wide_column(session, cells, lane).await?);
+                lanes.push(lift_wide_column(session, cells, lane).await?.into_vectors());
             }
         }
         (_, true) => {
             for lane in 0..count {
-                let lifted = lift_column(session, cells, lane, bits).await?;
+                let lifted = lift_column(session, cells, lane, bits).await?.into_vectors();
                 lanes.push(rounded(session, lifted, bits, cell_type.fraction_bits.into()).await?);
             }
         }
     }
     if cell_type.nulls == Nulls::Hidden {
-        lanes.push(lift_column(session, cells, count, bits.min(MAX_WIDTH)).await?);
+        lanes.push(lift_column(session, cells, count, bits.min(MAX_WIDTH)).await?.into_vectors());
     }
     let single = |vectors: Vec<Slots<L1>>| <[_; 1]>::try_from(vectors).map(|[vector]| vector);
     let lanes = lanes.into_iter().map(single).collect::<Result<Vec<_>, _>>();

@@ -210,7 +210,7 @@ impl Run {
             None => None,
         };
         let table = Table::prepare(Some(session.clone()), Method::Shuffled, count, compared).await.map_err(protocol)?;
-        let vectors = table.shuffled_labels(set, gone).await.map_err(protocol)?;
+        let vectors = table.shuffled_labels(set, gone.as_ref()).await.map_err(protocol)?;
         let labelled = Labelled { permit: underway.permit.clone(), vectors, rows: count };
         let (permit, sizes) = check_classes(&session, labelled).await.map_err(protocol)?;
         (underway.permit, underway.classes) = (permit, Some(sizes));
@@ -251,7 +251,7 @@ impl Run {
     ) -> Result<Option<()>> {
         let session = underway.session.clone();
         let suppressed = match self.flag(&rows) {
-            Some((column, cells)) => flags(&session, column, cells).await.map_err(protocol)?.pop(),
+            Some((column, cells)) => flags(&session, column, cells).await.map_err(protocol)?.into_vectors().pop(),
             None => None,
         };
         let (mut columns, mut seen, mut hidden) = (Vec::new(), Seen::default(), Seen::default());

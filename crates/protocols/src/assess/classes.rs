@@ -2,46 +2,39 @@
 
 use arrow::array::ArrayRef;
 use veil_cells::{CellArray, Width};
-use veil_slots::{DEGREE, L1, Offset, Slots};
 
 use crate::fold::fold;
 use crate::identifiers::{Column, Method, Table};
 use crate::lift::lift_column;
 use crate::size_histogram::Sizes;
-use crate::{ProtocolError, Session, Tiles};
+use crate::{ColumnVectors, ProtocolError, Session, Tiles};
 
 /// Which rows are suppressed: one, zero elsewhere.
 #[derive(Clone, Debug)]
 pub struct Suppressed {
-    chunks: Vec<Slots<L1>>,
+    flags: ColumnVectors,
 }
 
 impl Suppressed {
     /// From the cells of the flag.
     pub async fn lift(session: &Session, cells: &ArrayRef) -> Result<Self, ProtocolError> {
-        let mut chunks = lift_column(session, CellArray::try_new(cells)?, 0, Width::NARROWEST.bits()).await?;
+        let mut flags = lift_column(session, CellArray::try_new(cells)?, 0, Width::NARROWEST.bits()).await?;
         // Rows of which nothing tells are not published, as a release has it.
         if let Some(nulls) = cells.nulls().filter(|nulls| nulls.null_count() > 0) {
-            let is_null: Vec<u64> = nulls.iter().map(|is_valid| u64::from(!is_valid)).collect();
-            chunks
-                .iter_mut()
-                .zip(is_null.chunks(DEGREE))
-                .for_each(|(flags, nulls)| flags.add_clear(&Offset::new(nulls)));
+            flags.add_clear(&nulls.iter().map(|is_valid| u64::from(!is_valid)).collect::<Vec<_>>());
         }
-        Ok(Self { chunks })
+        Ok(Self { flags })
     }
 
-    /// One vector for every 8192 rows.
-    pub(super) fn chunks(&self) -> &[Slots<L1>] {
-        &self.chunks
+    /// Every row's.
+    pub(super) fn flags(&self) -> &ColumnVectors {
+        &self.flags
     }
 
-    /// As labels lie: rows of short tables in every block, those of long ones in a power of two of vectors.
-    pub(super) async fn as_labels(&self, session: &Session, rows: usize) -> Result<Vec<Slots<L1>>, ProtocolError> {
-        let mut vectors = fold(session, &Tiles::new(rows, 1), self.chunks.clone()).await?;
-        let all = vectors.len().next_power_of_two();
-        vectors.resize(all, Slots::clear(&[]));
-        Ok(vectors)
+    /// As labels lie: rows of short tables in every block.
+    pub(super) async fn as_labels(&self, session: &Session) -> Result<ColumnVectors, ProtocolError> {
+        let rows = self.flags.rows();
+        ColumnVectors::new(rows, fold(session, &Tiles::new(rows, 1), self.flags.to_vec()).await?)
     }
 }
 
@@ -59,7 +52,7 @@ pub async fn class_sizes(
         return table.class_sizes(sets, None, done).await;
     };
     let table = Table::prepare_hidden(session, rows, columns).await?;
-    let gone = suppressed.as_labels(session, rows).await?;
+    let gone = suppressed.as_labels(session).await?;
     table.class_sizes(sets, Some(&gone), done).await
 }
 

@@ -2,6 +2,7 @@
 
 use veil_slots::DEGREE;
 
+use super::ratio::{MAX_NUMBERS, block_of};
 use crate::Layout;
 use crate::k_anonymize::Cost;
 use crate::k_anonymize::cost::{Shape as Clusters, Tally};
@@ -270,19 +271,22 @@ fn scaled(numbers: usize) -> Tally {
 
 /// Quotients of so many numbers, and their opening.
 fn divided(numbers: usize, shortened: bool) -> Tally {
-    let (mut tally, block) = (Tally::default(), numbers.next_power_of_two());
-    if shortened {
-        tally.quotient(2, block, 8, 3);
-    }
-    tally.add(1, 2, 2);
-    for digit in 0..6 {
-        tally.quotient(if digit == 0 { 2 } else { 1 }, 17 * block, 45, 2);
+    let mut tally = Tally::default();
+    for first in (0..numbers).step_by(MAX_NUMBERS) {
+        let block = block_of(MAX_NUMBERS.min(numbers - first));
+        if shortened {
+            tally.quotient(2, block, 8, 3);
+        }
+        tally.add(1, 2, 2);
+        for digit in 0..6 {
+            tally.quotient(if digit == 0 { 2 } else { 1 }, 17 * block, 45, 2);
+            tally.add(1, 1, 1);
+            tally.multiply(1);
+        }
         tally.add(1, 1, 1);
         tally.multiply(1);
+        tally.add(1, 1, 0);
     }
-    tally.add(1, 1, 1);
-    tally.multiply(1);
-    tally.add(1, 1, 0);
     tally
 }
 

@@ -14,6 +14,7 @@ use veil_slots::{DEGREE, L1, Slots};
 
 use crate::few::truncate_half;
 use crate::gather::{Places, gather};
+use crate::lists::together;
 use crate::multiply::multiply;
 use crate::truncate::{Dividend, Rounding};
 use crate::{ProtocolError, Session};
@@ -112,36 +113,60 @@ async fn compared(
     let gathered = gather(session, lists.iter().map(|pool| needed(pool, &places)).collect()).await?;
     let vectors = pairs.len().div_ceil(DEGREE);
     let used = if vectors == 1 { pairs.len() } else { DEGREE };
-    let (mut sides, mut dividends) = (Vec::new(), Vec::new());
-    for mut firsts in gathered {
+    let sides_of = |mut firsts: Vec<Slots<L1>>| -> Vec<Sides> {
         let seconds = firsts.split_off(vectors.min(firsts.len()));
-        for (a, b) in firsts.into_iter().zip(seconds) {
-            let mut difference = a.clone();
-            difference.sub(&b);
-            let mut slots = difference.clone();
-            slots.add_constant(1 << bits);
-            dividends.push(Dividend { slots, shift: bits, rounding: Rounding::Floor });
-            sides.push((a, b, difference));
-        }
-    }
-    let (mut not_less, mut rest) = (Vec::with_capacity(dividends.len()), dividends.into_iter());
-    while rest.len() > 0 {
-        not_less.extend(truncate_half(session, used, rest.by_ref().take(WINDOW).collect()).await?);
-    }
-    let factors = not_less.into_iter().zip(&sides).map(|(bit, (.., difference))| (bit, difference.clone()));
-    let products = multiply(session, factors.collect()).await?;
-    let mut both = Vec::with_capacity(sides.len());
-    for ((a, b, _), product) in sides.into_iter().zip(products) {
-        let (mut larger, mut smaller) = (b, a);
-        larger.add(&product);
-        smaller.sub(&product);
-        both.push((larger, smaller));
-    }
-    let of_list = |list: &[(Slots<L1>, Slots<L1>)]| {
-        let (larger, smaller) = list.iter().cloned().unzip();
+        firsts.into_iter().zip(seconds).map(|(a, b)| Sides::new(a, b)).collect()
+    };
+    let sides: Vec<Vec<Sides>> = gathered.into_iter().map(sides_of).collect();
+    let dividend = |sides: &Sides| {
+        let mut slots = sides.difference.clone();
+        slots.add_constant(1 << bits);
+        Dividend { slots, shift: bits, rounding: Rounding::Floor }
+    };
+    let (dividends, lengths) = together(sides.iter().map(|list| list.iter().map(dividend).collect()));
+    let not_less = lengths.apart(in_windows(session, used, dividends).await?)?;
+    let factors = not_less.into_iter().zip(&sides).map(|(bits, list)| {
+        let differences = list.iter().map(|sides| sides.difference.clone());
+        bits.into_iter().zip(differences).collect()
+    });
+    let (factors, lengths) = together(factors);
+    let products = lengths.apart(multiply(session, factors).await?)?;
+    let of_list = |(list, products): (Vec<Sides>, Vec<Slots<L1>>)| {
+        let ends = list.into_iter().zip(products).map(|(Sides { a, b, .. }, product)| {
+            let (mut larger, mut smaller) = (b, a);
+            larger.add(&product);
+            smaller.sub(&product);
+            (larger, smaller)
+        });
+        let (larger, smaller) = ends.unzip();
         Compared { larger, smaller }
     };
-    Ok(both.chunks(vectors.max(1)).map(of_list).collect())
+    Ok(sides.into_iter().zip(products).map(of_list).collect())
+}
+
+/// What is compared with each other.
+struct Sides {
+    a: Slots<L1>,
+    b: Slots<L1>,
+    /// `a - b`.
+    difference: Slots<L1>,
+}
+
+impl Sides {
+    fn new(a: Slots<L1>, b: Slots<L1>) -> Self {
+        let mut difference = a.clone();
+        difference.sub(&b);
+        Self { a, b, difference }
+    }
+}
+
+/// Quotients, some vectors at a time.
+async fn in_windows(session: &Session, used: usize, dividends: Vec<Dividend>) -> Result<Vec<Slots<L1>>, ProtocolError> {
+    let (mut quotients, mut rest) = (Vec::with_capacity(dividends.len()), dividends.into_iter());
+    while rest.len() > 0 {
+        quotients.extend(truncate_half(session, used, rest.by_ref().take(WINDOW).collect()).await?);
+    }
+    Ok(quotients)
 }
 
 #[cfg(test)]

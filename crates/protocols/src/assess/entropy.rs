@@ -19,7 +19,7 @@ use veil_privacy::utility::{log2_fixed, most_bits};
 use veil_slots::{Factor, L0, L1, PLAIN_MODULUS, Slots, plain};
 
 use super::generalisation::{Published, lane};
-use super::ratio::{Fractions, block_of, ratio};
+use super::ratio::{Fractions, MAX_NUMBERS, block_of, ratio};
 use super::{opened, packed};
 use crate::lookup::{Question, Table, lookup};
 use crate::lookup_long::{self, lookup_long};
@@ -86,20 +86,20 @@ pub async fn entropy(
     columns: &[Frequencies],
     done: &(dyn Fn(usize) + Send + Sync),
 ) -> Result<Vec<u64>, ProtocolError> {
-    let (mut numerators, mut denominators, mut bits) = (Vec::new(), Vec::new(), 0);
-    for column in columns {
-        let (lost, all) = lost(session, column).await?;
-        numerators.push(lost);
-        denominators.push(all);
-        bits = bits.max(most_bits(column.original.cells.len() as u64));
-        done(1);
+    let mut found = Vec::with_capacity(columns.len());
+    for columns in columns.chunks(MAX_NUMBERS) {
+        let (mut numerators, mut denominators, mut bits) = (Vec::new(), Vec::new(), 0);
+        for column in columns {
+            let (lost, all) = lost(session, column).await?;
+            numerators.push(lost);
+            denominators.push(all);
+            bits = bits.max(most_bits(column.original.cells.len() as u64));
+            done(1);
+        }
+        let (numerators, denominators) = (packed(&numerators, 1), packed(&denominators, 1));
+        let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits, least: 0 };
+        found.extend(opened(session, ratio(session, fractions).await?, columns.len()).await?);
     }
-    if columns.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (numerators, denominators) = (packed(&numerators, 1), packed(&denominators, 1));
-    let fractions = Fractions { block: block_of(columns.len()), numerators, denominators, bits, least: 0 };
-    let found = opened(session, ratio(session, fractions).await?, columns.len()).await?;
     let number = |found: i64| u64::try_from(found).map_err(|_| ProtocolError::Malformed(format!("a ratio is {found}")));
     found.into_iter().map(number).collect()
 }

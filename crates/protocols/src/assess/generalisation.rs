@@ -51,7 +51,8 @@ pub struct Generalised {
 /// A lane of a column; -1 in slots without a row, so that all slots are in its domain.
 pub(super) async fn lane(session: &Session, column: &Published, lane: usize) -> Result<Vec<Slots<L1>>, ProtocolError> {
     let rows = column.cells.len();
-    let mut chunks = lift_column(session, CellArray::try_new(&column.cells)?, lane, column.bits).await?;
+    let lifted = lift_column(session, CellArray::try_new(&column.cells)?, lane, column.bits).await?;
+    let mut chunks = lifted.into_vectors();
     if let Some(last) = chunks.last_mut().filter(|_| !rows.is_multiple_of(DEGREE)) {
         let beyond: Vec<u64> = (0..DEGREE).map(|slot| u64::from(slot >= rows % DEGREE)).collect();
         last.sub_clear(&Offset::new(&beyond));

@@ -25,6 +25,7 @@ use crate::k_anonymize::constants::Scale;
 use crate::k_anonymize::coordinates::{clear_bounds, on_grid};
 use crate::k_anonymize::{Bounds, Values};
 use crate::lift::lift_column;
+use crate::lists::together;
 use crate::multiply::multiply;
 use crate::truncate::{Dividend, Rounding};
 use crate::{ProtocolError, Session};
@@ -76,12 +77,9 @@ pub async fn information_loss(
     if columns.is_empty() {
         return Ok(Vec::new());
     }
-    if rows == 0 || rows > MAX_ROWS || columns.len() > MAX_NUMBERS / 2 {
+    if rows == 0 || rows > MAX_ROWS {
         return Err(ProtocolError::Misuse(format!(
-            "information loss is told for tables of 1 to {MAX_ROWS} rows and up to {} columns of numbers, not for {rows} rows and {} columns: ask \
-             about fewer",
-            MAX_NUMBERS / 2,
-            columns.len()
+            "information loss is told for tables of 1 to {MAX_ROWS} rows, not of {rows}: ask about fewer"
         )));
     }
     let scales = scales(session, columns).await?;
@@ -91,25 +89,33 @@ pub async fn information_loss(
         done(1);
     }
     let gone = match suppressed {
-        Some(suppressed) => column_sums(session, rows, &[suppressed.chunks().to_vec()]).await?.pop(),
+        Some(suppressed) => column_sums(session, rows, &[suppressed.flags().to_vec()]).await?.pop(),
         None => None,
     };
-    let (fractions, count) = fractions(session, rows, &sums, gone.as_ref()).await?;
-    let found = opened(session, ratio(session, fractions).await?, count).await?;
-    let number = |at: usize| match found.get(at) {
+    let mut losses = Vec::with_capacity(columns.len());
+    // Every column has two quotients if rows are suppressed.
+    for sums in sums.chunks(MAX_NUMBERS / 2) {
+        let (fractions, count) = fractions(session, rows, sums, gone.as_ref()).await?;
+        let found = opened(session, ratio(session, fractions).await?, count).await?;
+        for at in 0..sums.len() {
+            let retained = if gone.is_some() { at + sums.len() } else { at };
+            let both = loss_of(&found, at)?.zip(loss_of(&found, retained)?);
+            losses.push(both.map(|(all, retained)| Loss { all, retained }));
+        }
+    }
+    Ok(losses)
+}
+
+/// A quotient that was opened; nothing where the denominator cannot tell.
+fn loss_of(found: &[i64], at: usize) -> Result<Option<u64>, ProtocolError> {
+    match found.get(at) {
         Some(-1) => Ok(None),
         Some(found) => match u64::try_from(*found) {
             Ok(found) => Ok(Some(found)),
             Err(_) => Err(ProtocolError::Malformed(format!("a loss is {found}"))),
         },
         None => Err(ProtocolError::Cancelled),
-    };
-    let retained = |at: usize| if gone.is_some() { at + columns.len() } else { at };
-    let loss = |at: usize| {
-        let both = number(at)?.zip(number(retained(at))?);
-        Ok(both.map(|(all, retained)| Loss { all, retained }))
-    };
-    (0..columns.len()).map(loss).collect()
+    }
 }
 
 pub(super) async fn scales(session: &Session, columns: &[Numbers]) -> Result<Vec<Scale>, ProtocolError> {
@@ -157,21 +163,19 @@ async fn sums_of(
         difference
     };
     let differences: Vec<Slots<L1>> = z.iter().zip(&published).map(difference).collect();
-    let pairs = z.iter().chain(&differences).map(|slots| (slots.clone(), slots.clone()));
-    let mut squares = multiply(session, pairs.collect()).await?;
-    let mut errors = squares.split_off(z.len());
-    let mut lost = Vec::new();
+    let twice = |vectors: &[Slots<L1>]| vectors.iter().map(|slots| (slots.clone(), slots.clone())).collect::<Vec<_>>();
+    let (pairs, lengths) = together([twice(&z), twice(&differences)]);
+    let [squares, mut errors] = lengths.each(multiply(session, pairs).await?)?;
+    let mut lost = None;
     if let Some(suppressed) = suppressed {
-        let flags = suppressed.chunks().iter().cycle();
-        let pairs = flags.zip(z.iter().chain(&squares).chain(&errors)).map(|(flag, of)| (flag.clone(), of.clone()));
-        lost = multiply(session, pairs.collect()).await?;
-        let gone = lost.split_off(2 * z.len());
+        let flags = suppressed.flags();
+        let of_all = [&z, &squares, &errors];
+        let (pairs, lengths) = together(of_all.map(|of| flags.iter().cloned().zip(of.iter().cloned()).collect()));
+        let [z, squares, gone] = lengths.each(multiply(session, pairs).await?)?;
         errors.iter_mut().zip(&gone).for_each(|(error, gone)| error.sub(gone));
+        lost = Some([z, squares]);
     }
-    let mut lists = vec![z, squares, errors];
-    if !lost.is_empty() {
-        lists.extend(lost.chunks(published.len()).map(<[_]>::to_vec));
-    }
+    let lists: Vec<_> = [z, squares, errors].into_iter().chain(lost.into_iter().flatten()).collect();
     let mut sums = column_sums(session, rows, &lists).await?.into_iter();
     let mut next = || sums.next().ok_or(ProtocolError::Cancelled);
     let (z, squares, errors) = (next()?, next()?, next()?);

@@ -18,7 +18,7 @@ use veil_slots::{DEGREE, Factor, L1, L2, Slots, plain};
 
 use super::ends::{Ends, ends_of};
 use super::information_loss::{Numbers, clear_grid, scales};
-use super::ratio::{Fractions, block_of, ratio};
+use super::ratio::{Fractions, MAX_NUMBERS, block_of, ratio};
 use super::{Suppressed, opened, packed};
 use crate::group::{self, group};
 use crate::identifiers::{Column, Table};
@@ -26,9 +26,10 @@ use crate::k_anonymize::Values;
 use crate::k_anonymize::constants::Scale;
 use crate::k_anonymize::coordinates::{clear_bounds, on_grid};
 use crate::lift::lift_column;
+use crate::lists::together;
 use crate::size_histogram::Sizes;
 use crate::slot_sum::slot_sum;
-use crate::{Layout, ProtocolError, Session};
+use crate::{ColumnVectors, ProtocolError, Session};
 
 /// The most rows.
 const MAX_ROWS: usize = group::MAX_ROWS;
@@ -90,27 +91,30 @@ pub async fn ranges(
     let (groups, weights) = places(classes.sizes);
     let table = Table::prepare_hidden(session, rows, classes.columns).await?;
     let gone = match classes.suppressed {
-        Some(suppressed) => Some(suppressed.as_labels(session, rows).await?),
+        Some(suppressed) => Some(suppressed.as_labels(session).await?),
         None => None,
     };
-    let (labels, values) = table.shuffled_with(all, gone, values).await?;
+    let (labels, values) = table.shuffled_with(all, gone.as_ref(), values).await?;
     let moved = group(session, rows, labels, values).await?;
     let bits: Vec<u32> = numbers.iter().map(|column| width_bits(&column.original, rows).0).collect();
     let columns =
         moved.into_iter().zip(&bits).map(|(column, bits)| Ends { lows: column.clone(), highs: column, bits: *bits });
     let of_classes = ends_of(session, columns.collect(), groups, true).await?;
-    let together = vec![(0..weights.len() as u64).collect::<Vec<u64>>()];
-    let of_all = ends_of(session, of_classes.clone(), together, false).await?;
+    let as_one = vec![(0..weights.len() as u64).collect::<Vec<u64>>()];
+    let of_all = ends_of(session, of_classes.clone(), as_one, false).await?;
     let widths = of_classes.iter().map(|ends| weighted_width(ends, &weights));
     let ranges = of_all.iter().map(|ends| weighted_width(ends, &[1]));
-    let sums = widths.chain(ranges).collect::<Option<Vec<_>>>().ok_or(ProtocolError::Cancelled)?;
-    let mut widths = slot_sum(session, sums).await?;
-    let ranges = widths.split_off(numbers.len());
+    let sums = [widths.collect::<Option<_>>(), ranges.collect()].map(|sums| sums.ok_or(ProtocolError::Cancelled));
+    let [widths, ranges] = sums;
+    let (sums, lengths) = together([widths?, ranges?]);
+    let [widths, ranges] = lengths.each(slot_sum(session, sums).await?)?;
     // A quotient needs to know how large its denominator may be.
     let mut alike: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     bits.iter().enumerate().for_each(|(at, bits)| alike.entry(*bits).or_default().push(at));
     let mut found = vec![0; numbers.len()];
-    for (bits, columns) in alike {
+    let mut some: Vec<(u32, &[usize])> = Vec::new();
+    alike.iter().for_each(|(bits, columns)| some.extend(columns.chunks(MAX_NUMBERS).map(|columns| (*bits, columns))));
+    for (bits, columns) in some {
         let bits = bits + log2(published as usize);
         let by = lengthened(bits);
         let numerators = packed(columns.iter().filter_map(|at| widths.get(*at)), 1 << by);
@@ -144,14 +148,12 @@ fn places(sizes: &Sizes) -> (Vec<Vec<u64>>, Vec<u64>) {
     published.chain(suppressed).map(class).unzip()
 }
 
-/// The numbers of every column, in as many vectors as labels take.
-async fn values(session: &Session, rows: usize, numbers: &[Numbers]) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
+/// The numbers of every column.
+async fn values(session: &Session, rows: usize, numbers: &[Numbers]) -> Result<Vec<ColumnVectors>, ProtocolError> {
     let scales = scales(session, numbers).await?;
-    let (mut columns, vectors) = (Vec::with_capacity(numbers.len()), Layout::new(rows).vectors_per_list());
+    let mut columns = Vec::with_capacity(numbers.len());
     for (column, scale) in numbers.iter().zip(&scales) {
-        let mut column = numbers_of(session, rows, &column.original, scale).await?;
-        column.resize(vectors, Slots::clear(&[]));
-        columns.push(column);
+        columns.push(ColumnVectors::new(rows, numbers_of(session, rows, &column.original, scale).await?)?);
     }
     Ok(columns)
 }
@@ -166,7 +168,7 @@ async fn numbers_of(
     match values {
         Values::Numbers { cells, bits, .. } => {
             let lifted = lift_column(session, CellArray::try_new(cells)?, 0, *bits).await?;
-            if is_on_grid { on_grid(session, rows, scale, &lifted).await } else { Ok(lifted) }
+            if is_on_grid { on_grid(session, rows, scale, &lifted).await } else { Ok(lifted.into_vectors()) }
         }
         Values::Clear(numbers) if is_on_grid => Ok(clear_grid(numbers)),
         Values::Clear(numbers) => {

@@ -24,8 +24,8 @@ const DIGITS: u32 = RATIO_BITS / 4;
 /// Multiples of the denominator that a digit is compared with.
 const MULTIPLES: usize = 16;
 
-/// The most quotients: all multiples must lie in less than half a vector.
-pub(super) const MAX_NUMBERS: usize = 128;
+/// The most quotients: all multiples must lie in a vector, and best in less than half of one, where comparisons are cheaper.
+pub(super) const MAX_NUMBERS: usize = if DEGREE < 128 { 2 } else { DEGREE / 64 };
 
 /// Bits of the largest denominator.
 const MOST_BITS: u32 = 46;
@@ -116,7 +116,8 @@ impl<'a> Division<'a> {
         Self { session, block, b, multiples }
     }
 
-    /// For each of these vectors, one where it is not negative, in the first seventeen blocks.
+    /// For each of these vectors, one where it is not negative, in the first seventeen blocks. In others it must be negative: comparisons of few numbers have zeros there
+    /// by themselves, comparisons of whole vectors do not.
     async fn signs(&self, vectors: Vec<Slots<L1>>) -> Result<Vec<Slots<L1>>, ProtocolError> {
         let dividend = |mut slots: Slots<L1>| {
             slots.add_constant(1 << DIFFERENCE_BITS);
@@ -135,7 +136,8 @@ impl<'a> Division<'a> {
 
     /// The same for the number before the point, where all of what is left is dropped from 16 on.
     async fn first_digit(&self, a: &Slots<L0>) -> Result<(Slots<L1>, Slots<L1>), ProtocolError> {
-        let mut above = a.raised();
+        // Behind the multiples -16 b, whatever a is, so that nothing there counts.
+        let mut above = a.times(&Factor::new(&vec![1; (MULTIPLES + 1) * self.block]));
         above.sub(&self.multiples);
         // a - 16 b in the first block, and -1 in all others, so that the sum of the signs is that of the first.
         let (one, sixteen) = (Factor::new(&vec![1; self.block]), Factor::new(&vec![MULTIPLES as u64; self.block]));

@@ -19,10 +19,11 @@ use veil_slots::{DEGREE, L1, Slots, plain};
 use super::{Column, Method, Values};
 use crate::channel::blocking;
 use crate::layout::Layout;
-use crate::lift_tags::{self, TagColumn, lift_tags};
+use crate::lift_tags::{TagColumn, lift_tag_columns};
+use crate::lists::together;
 use crate::relabel::{Combination, Label, relabel};
 use crate::truncate::{Dividend, Rounding, truncate};
-use crate::{ProtocolError, Session, lift, lift_wide};
+use crate::{ColumnVectors, ProtocolError, Session, lift, lift_wide};
 
 /// Lanes that become one label at a time: their products stay within the noise that the way out allows.
 const LANES_AT_ONCE: usize = 64;
@@ -43,8 +44,8 @@ impl fmt::Debug for SlotTable {
 
 /// One column.
 struct SlotColumn {
-    /// One number a row; none in a clear column.
-    vectors: Vec<Slots<L1>>,
+    /// One number a row; nothing of a clear column.
+    numbers: Option<ColumnVectors>,
     /// Random, so that sums are equal only where all columns are, even if the same column is there twice, as in a join of a table
     /// with itself.
     coefficient: u64,
@@ -52,9 +53,9 @@ struct SlotColumn {
     clear: Option<Vec<u64>>,
 }
 
-/// Columns on their way: vectors of every lane.
+/// Columns on their way.
 struct Lifted {
-    lanes: Vec<Vec<Slots<L1>>>,
+    lanes: Vec<ColumnVectors>,
     clear: Option<Vec<u64>>,
     /// Whether the numbers are what a row is compared by.
     finished: bool,
@@ -69,15 +70,15 @@ impl SlotTable {
     ) -> Result<Self, ProtocolError> {
         let layout = Layout::new(rows);
         let mut rng = session.randomness().fork();
-        let mut tags = lift_all_tags(&session, &columns).await?.into_iter();
+        let mut tags = lifted_tags(&session, &columns).await?.into_iter();
         let mut lifted = Vec::with_capacity(columns.len());
         for column in columns {
             lifted.push(match column {
                 Column::Clear(labels) => Lifted { lanes: Vec::new(), clear: Some(labels), finished: true },
                 Column::Tags(cells) => {
-                    let vectors = tags.by_ref().take(layout.vectors_per_list()).collect();
+                    let tags = tags.next().ok_or(ProtocolError::Cancelled)?;
                     let finished = layout.lists_per_vector() == 1;
-                    Lifted { lanes: vec![vectors], clear: null_labels(&cells, &mut rng), finished }
+                    Lifted { lanes: vec![tags], clear: null_labels(&cells, &mut rng), finished }
                 }
                 Column::Values(cells, values) => {
                     let lanes = lift_values(&session, &cells, values).await?;
@@ -112,7 +113,7 @@ impl SlotTable {
     pub(super) fn single(&self, set: u64) -> Option<Slots<L1>> {
         let mut columns = self.of_set(set);
         match (columns.next()?, columns.next()) {
-            (SlotColumn { vectors, clear: None, .. }, None) => vectors.first().cloned(),
+            (SlotColumn { numbers: Some(numbers), clear: None, .. }, None) => numbers.first().cloned(),
             _ => None,
         }
     }
@@ -124,7 +125,9 @@ impl SlotTable {
                 continue;
             }
             let coefficients = sets.iter().map(|set| column.coefficient * (set >> at & 1)).collect();
-            terms.extend(column.vectors.get(vector).map(|slots| (slots.clone(), coefficients)));
+            // The last vectors of a list may have none of its rows, and no column has anything for them.
+            let slots = column.numbers.as_ref().and_then(|numbers| numbers.get(vector));
+            terms.extend(slots.map(|slots| (slots.clone(), coefficients)));
         }
         terms
     }
@@ -154,48 +157,39 @@ impl SlotTable {
     }
 }
 
-/// The tags of all columns that have them, in one round, 8192 rows a vector.
-async fn lift_all_tags(session: &Session, columns: &[Column]) -> Result<Vec<Slots<L1>>, ProtocolError> {
+/// The tags of all columns that have them, column by column, in one round.
+async fn lifted_tags(session: &Session, columns: &[Column]) -> Result<Vec<ColumnVectors>, ProtocolError> {
     let cells = columns.iter().filter_map(|column| match column {
         Column::Tags(cells) => Some(cells.clone()),
         _ => None,
     });
     let (cells, key_id): (Vec<ArrayRef>, _) = (cells.collect(), session.key_id());
     let read = move || {
-        let mut chunks = Vec::new();
-        for cells in cells {
-            let tags = TagColumn::read(CellArray::try_new(&cells)?, key_id)?;
-            chunks.extend(tags.samples.chunks(DEGREE).map(|rows| lift_tags::Rows::new(rows.iter().copied())));
-        }
-        Ok::<_, ProtocolError>(chunks)
+        let read = |cells: &ArrayRef| TagColumn::read(CellArray::try_new(cells)?, key_id);
+        cells.iter().map(read).collect::<Result<Vec<TagColumn>, ProtocolError>>()
     };
-    let chunks = blocking(read).await??;
-    let vectors = lift_tags(session, chunks).await?;
-    Ok(vectors)
+    lift_tag_columns(session, blocking(read).await??).await
 }
 
 /// Values in slots, lane by lane.
-async fn lift_values(
-    session: &Session,
-    cells: &ArrayRef,
-    values: Values,
-) -> Result<Vec<Vec<Slots<L1>>>, ProtocolError> {
+async fn lift_values(session: &Session, cells: &ArrayRef, values: Values) -> Result<Vec<ColumnVectors>, ProtocolError> {
     let column = CellArray::try_new(cells)?;
     let mut lanes = Vec::with_capacity(values.lanes);
     for lane in 0..values.lanes {
-        let mut vectors = match values.bits > lift::MAX_WIDTH {
+        let mut numbers = match values.bits > lift::MAX_WIDTH {
             true => lift_wide::lift_wide_column(session, column, lane).await?,
             false => lift::lift_column(session, column, lane, values.bits).await?,
         };
         if values.fraction_bits > 0 {
+            let (rows, vectors) = (numbers.rows(), numbers.into_vectors());
             let dividends = vectors.into_iter().map(|mut slots| {
                 // Not below zero, so that the quotient is what a release rounds to.
                 slots.add_constant(1 << (values.bits - 1));
                 Dividend { slots, shift: values.fraction_bits, rounding: Rounding::Nearest }
             });
-            vectors = truncate(session, dividends.collect()).await?;
+            numbers = ColumnVectors::new(rows, truncate(session, dividends.collect()).await?)?;
         }
-        lanes.push(vectors);
+        lanes.push(numbers);
     }
     Ok(lanes)
 }
@@ -220,21 +214,24 @@ async fn finish(
             let last = column.lanes.len() <= LANES_AT_ONCE;
             for lanes in column.lanes.chunks(LANES_AT_ONCE) {
                 let clear = column.clear.as_ref().filter(|_| last);
-                combinations.extend(labelled(lanes, clear, last, layout, rng));
+                combinations.push(labelled(lanes, clear, last, layout, rng));
             }
         }
-        let mut made = relabel(session, combinations).await?.into_iter();
+        let (combinations, lengths) = together(combinations);
+        let labels = lengths.apart(relabel(session, combinations).await?)?;
+        let mut labels = labels.into_iter().map(|vectors| ColumnVectors::new(layout.rows(), vectors));
         for column in columns.iter_mut().filter(|column| !column.finished) {
-            let chunks = column.lanes.len().div_ceil(LANES_AT_ONCE);
-            column.finished = chunks <= 1;
+            let of_lanes = column.lanes.chunks(LANES_AT_ONCE).map(|_| labels.next().ok_or(ProtocolError::Cancelled)?);
+            let labels = of_lanes.collect::<Result<Vec<_>, ProtocolError>>()?;
+            column.finished = labels.len() <= 1;
             if column.finished {
                 column.clear = None;
             }
-            column.lanes = (0..chunks).map(|_| made.by_ref().take(layout.vectors_per_list()).collect()).collect();
+            column.lanes = labels;
         }
     }
     let column = |column: Lifted| SlotColumn {
-        vectors: column.lanes.into_iter().next().unwrap_or_default(),
+        numbers: column.lanes.into_iter().next(),
         coefficient: plain::uniform_non_zero(rng),
         clear: column.clear,
     };
@@ -243,7 +240,7 @@ async fn finish(
 
 /// Lanes into one label a row; the last time NULLs come in, and the rows of a short table are repeated in every block.
 fn labelled(
-    lanes: &[Vec<Slots<L1>>],
+    lanes: &[ColumnVectors],
     clear: Option<&Vec<u64>>,
     last: bool,
     layout: Layout,
@@ -263,5 +260,5 @@ fn labelled(
             repeated: last && block < DEGREE,
         }
     };
-    (0..layout.vectors_per_list()).map(combination).collect()
+    (0..layout.rows().div_ceil(DEGREE)).map(combination).collect()
 }

@@ -32,7 +32,7 @@ pub use cost::Cost;
 use crate::channel::blocking;
 use crate::count_classes::in_small_classes;
 use crate::size_histogram::Sizes;
-use crate::{Leakage, ProtocolError, Session, count_classes, pairwise};
+use crate::{ColumnVectors, Leakage, ProtocolError, Session, count_classes, pairwise};
 use columns::SlotTable;
 use tags::TagSums;
 
@@ -214,7 +214,7 @@ impl Table {
     pub async fn shuffled_labels(
         &self,
         set: u64,
-        gone: Option<Vec<Slots<L1>>>,
+        gone: Option<&ColumnVectors>,
     ) -> Result<Vec<Slots<L1>>, ProtocolError> {
         match &self.prepared {
             Prepared::Slots(table) => table.shuffled_labels(set, gone).await,
@@ -230,12 +230,12 @@ impl Table {
         }
     }
 
-    /// The same labels, and other columns in the same order: lists of as many vectors as the labels have.
+    /// The same labels, and other columns of these rows in the same order: lists of as many vectors as the labels have.
     pub(crate) async fn shuffled_with(
         &self,
         set: u64,
-        gone: Option<Vec<Slots<L1>>>,
-        columns: Vec<Vec<Slots<L1>>>,
+        gone: Option<&ColumnVectors>,
+        columns: Vec<ColumnVectors>,
     ) -> Result<(Vec<Slots<L1>>, Vec<Vec<Slots<L1>>>), ProtocolError> {
         match &self.prepared {
             Prepared::Slots(table) => table.shuffled_with(set, gone, columns).await,
@@ -248,7 +248,7 @@ impl Table {
     pub async fn class_sizes(
         &self,
         sets: &[u64],
-        gone: Option<&[Slots<L1>]>,
+        gone: Option<&ColumnVectors>,
         done: impl Fn(usize),
     ) -> Result<Vec<Sizes>, ProtocolError> {
         // Which rows are suppressed is a secret, so that P1 cannot leave them out by itself.

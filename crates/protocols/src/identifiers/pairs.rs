@@ -2,6 +2,7 @@
 
 use super::columns::SlotTable;
 use crate::ProtocolError;
+use crate::lists::together;
 use crate::pairwise::pairwise;
 use crate::relabel::relabel;
 use crate::shuffle::{Orders, shuffle};
@@ -20,9 +21,11 @@ impl SlotTable {
     ) -> Result<Vec<u64>, ProtocolError> {
         // Several columns become one number a row; a single one is compared as it is.
         let joint = sets.iter().filter(|set| self.single(**set).is_none());
-        let combinations = joint.flat_map(|set| self.combinations(&[*set])).collect();
-        let mut joint = relabel(&self.session, combinations).await?.into_iter();
-        let lists = sets.iter().map(|set| self.single(*set).or_else(|| joint.next()));
+        let (combinations, lengths) = together(joint.map(|set| self.combinations(&[*set])));
+        let mut joint = lengths.apart(relabel(&self.session, combinations).await?)?.into_iter();
+        // So few rows lie in one vector.
+        let mut next = || <[_; 1]>::try_from(joint.next()?).ok().map(|[vector]| vector);
+        let lists = sets.iter().map(|set| self.single(*set).or_else(&mut next));
         let mut lists: Vec<_> = lists.collect::<Option<_>>().ok_or(ProtocolError::Cancelled)?;
         if shuffled {
             let groups = lists.into_iter().map(|list| vec![list]).collect();

@@ -5,13 +5,14 @@ use veil_slots::{L1, Slots};
 use super::Method;
 use super::columns::SlotTable;
 use super::pairs;
-use crate::ProtocolError;
 use crate::count_classes::{Labels, count_classes};
+use crate::lists::together;
 use crate::multiply::multiply;
 use crate::open::MAX_OPENED;
 use crate::relabel::relabel;
 use crate::shuffle::{Orders, shuffle, shuffle_alike};
 use crate::size_histogram::{Sizes, size_histogram};
+use crate::{ColumnVectors, Layout, ProtocolError, Session};
 
 /// Vectors that are on their way at the same time: enough to keep both parties busy, half a megabyte each.
 pub(super) const WINDOW: usize = 64;
@@ -49,7 +50,7 @@ impl SlotTable {
     pub(super) async fn shuffled_labels(
         &self,
         set: u64,
-        gone: Option<Vec<Slots<L1>>>,
+        gone: Option<&ColumnVectors>,
     ) -> Result<Vec<Slots<L1>>, ProtocolError> {
         let labels = self.labels_of(set, gone).await?;
         let mut shuffled = shuffle(&self.session, self.layout, Orders::Independent, vec![labels]).await?;
@@ -60,25 +61,22 @@ impl SlotTable {
     pub(super) async fn shuffled_with(
         &self,
         set: u64,
-        gone: Option<Vec<Slots<L1>>>,
-        columns: Vec<Vec<Slots<L1>>>,
+        gone: Option<&ColumnVectors>,
+        columns: Vec<ColumnVectors>,
     ) -> Result<(Vec<Slots<L1>>, Vec<Vec<Slots<L1>>>), ProtocolError> {
         let labels = self.labels_of(set, gone).await?;
-        let groups = [labels].into_iter().chain(columns).collect();
-        let mut shuffled = shuffle_alike(&self.session, self.layout, groups).await?;
-        let columns = shuffled.split_off(1.min(shuffled.len()));
-        Ok((shuffled.pop().ok_or(ProtocolError::Cancelled)?, columns))
+        let columns = columns.into_iter().map(|column| column.into_list(self.layout));
+        let groups = [Ok(labels)].into_iter().chain(columns).collect::<Result<_, _>>()?;
+        let mut shuffled = shuffle_alike(&self.session, self.layout, groups).await?.into_iter();
+        let labels = shuffled.next().ok_or(ProtocolError::Cancelled)?;
+        Ok((labels, shuffled.collect()))
     }
 
     /// Labels of one set in the order of the rows; zero for those of which `gone` is one.
-    async fn labels_of(&self, set: u64, gone: Option<Vec<Slots<L1>>>) -> Result<Vec<Slots<L1>>, ProtocolError> {
-        let mut labels = relabel(&self.session, self.combinations(&[set])).await?;
-        if let Some(gone) = gone {
-            let pairs = gone.into_iter().zip(labels.iter().cloned()).collect();
-            let lost = multiply(&self.session, pairs).await?;
-            labels.iter_mut().zip(&lost).for_each(|(label, lost)| label.sub(lost));
-        }
-        Ok(labels)
+    async fn labels_of(&self, set: u64, gone: Option<&ColumnVectors>) -> Result<Vec<Slots<L1>>, ProtocolError> {
+        let mut labels = vec![relabel(&self.session, self.combinations(&[set])).await?];
+        without(&self.session, self.layout, gone, &mut labels).await?;
+        labels.pop().ok_or(ProtocolError::Cancelled)
     }
 
     async fn count_shuffled(&self, sets: &[u64], k: u32, detail: bool) -> Result<Vec<u64>, ProtocolError> {
@@ -90,7 +88,7 @@ impl SlotTable {
     pub(super) async fn class_sizes(
         &self,
         sets: &[u64],
-        gone: Option<&[Slots<L1>]>,
+        gone: Option<&ColumnVectors>,
         done: impl Fn(usize),
     ) -> Result<Vec<Sizes>, ProtocolError> {
         let mut found = Vec::with_capacity(sets.len());
@@ -103,20 +101,35 @@ impl SlotTable {
     }
 
     /// Labels of sets, each in a secret order of its own.
-    async fn labelled(&self, sets: &[u64], gone: Option<&[Slots<L1>]>) -> Result<Vec<Labels>, ProtocolError> {
+    async fn labelled(&self, sets: &[u64], gone: Option<&ColumnVectors>) -> Result<Vec<Labels>, ProtocolError> {
         let groups: Vec<&[u64]> = sets.chunks(self.lists_at_once()).collect();
-        let combinations = groups.iter().flat_map(|sets| self.combinations(sets)).collect();
-        let mut labelled = relabel(&self.session, combinations).await?;
-        let vectors = self.layout.vectors_per_list();
-        if let Some(gone) = gone {
-            let pairs = gone.iter().cycle().cloned().zip(labelled.iter().cloned()).collect();
-            let lost = multiply(&self.session, pairs).await?;
-            labelled.iter_mut().zip(&lost).for_each(|(label, lost)| label.sub(lost));
-        }
-        let mut labelled = labelled.into_iter();
-        let lists = groups.iter().map(|_| labelled.by_ref().take(vectors).collect()).collect();
+        let (combinations, lengths) = together(groups.iter().map(|sets| self.combinations(sets)));
+        let mut lists = lengths.apart(relabel(&self.session, combinations).await?)?;
+        without(&self.session, self.layout, gone, &mut lists).await?;
         let shuffled = shuffle(&self.session, self.layout, Orders::Independent, lists).await?;
         let labels = shuffled.into_iter().zip(&groups).map(|(vectors, sets)| Labels { vectors, lists: sets.len() });
         Ok(labels.collect())
     }
+}
+
+/// Makes the labels of rows zero of which `gone` is one, in every list alike. Vectors of a list that have no rows of the column stay what they are.
+async fn without(
+    session: &Session,
+    layout: Layout,
+    gone: Option<&ColumnVectors>,
+    lists: &mut [Vec<Slots<L1>>],
+) -> Result<(), ProtocolError> {
+    let Some(gone) = gone else { return Ok(()) };
+    if gone.rows() != layout.rows() {
+        let text =
+            format!("it is told of {} rows whether they are suppressed, and there are {}", gone.rows(), layout.rows());
+        return Err(ProtocolError::Misuse(text));
+    }
+    let pairs = lists.iter().map(|labels| gone.iter().cloned().zip(labels.iter().cloned()).collect());
+    let (pairs, lengths) = together(pairs);
+    let lost = lengths.apart(multiply(session, pairs).await?)?;
+    for (labels, lost) in lists.iter_mut().zip(&lost) {
+        labels.iter_mut().zip(lost).for_each(|(label, lost)| label.sub(lost));
+    }
+    Ok(())
 }

@@ -109,6 +109,23 @@ async fn a_long_table() {
     assert!(wanted[0] == 1 && wanted[2] > 1 && wanted[3] == 1);
 }
 
+/// A list of 20,000 rows takes four vectors, and its columns have three each.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_lie_in_line_however_many_vectors_they_have() {
+    let mut parties = Parties::new(204);
+    // Classes of 1, 9,955 and 10,044 rows: the first row is like no other.
+    let class = |row: u32| if row == 0 { 2 } else { u8::from(row <= 9955) };
+    let table: Values3 = (0..20_000).map(|row| [Some(class(row) & 1), Some(class(row)), None]).collect();
+    let column = |at: usize| -> Vec<Option<u8>> { table.iter().map(|row| row[at]).collect() };
+    let columns = [0, 1].map(|at| Column::Tags(cells(&mut parties, &column(at), Some(at))));
+    let session = Some(parties.session.clone());
+    let prepared = Table::prepare(session, Method::Shuffled, table.len(), columns.into()).await.unwrap();
+    let found = prepared.small_classes(&[1, 2, 3], 10, true, |_| {}).await.unwrap();
+    assert_eq!(found, [0, 1, 1]);
+    let sizes = prepared.class_sizes(&[3], None, |_| {}).await.unwrap();
+    assert_eq!((sizes[0].suppressed, &sizes[0].classes[..]), (0, &[(1, 1), (9_955, 1), (10_044, 1)][..]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_compared_is_refused() {
     let mut parties = Parties::new(202);

@@ -99,7 +99,7 @@ async fn repeated(
     bits: u32,
 ) -> Result<Vec<Slots<L1>>, ProtocolError> {
     // Behind the rows, and so in all blocks but the first, a lifted vector is zero.
-    fold(session, tiles, lift_column(session, CellArray::try_new(cells)?, lane, bits).await?).await
+    fold(session, tiles, lift_column(session, CellArray::try_new(cells)?, lane, bits).await?.into_vectors()).await
 }
 
 fn first_of(lanes: &[Vec<Slots<L1>>]) -> Result<&Vec<Slots<L1>>, ProtocolError> {

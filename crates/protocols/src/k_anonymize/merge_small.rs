@@ -24,6 +24,7 @@ use crate::few_pairs::{Numbers, few_pairs};
 use crate::few_pick::{Packing, Picks, few_pick, indicator};
 use crate::few_select::few_select;
 use crate::fold::refresh;
+use crate::lists::together;
 use crate::lookup_long::{Question, lookup_long};
 use crate::multiply::multiply;
 use crate::nearest::{Comparison, nearest};
@@ -242,9 +243,8 @@ impl<'a> Clusters<'a> {
         if self.numbers.iter().flatten().all(fresh) {
             return Ok(());
         }
-        let packed = self.packing.vectors();
-        let mut vectors = refresh(self.session, self.numbers.concat()).await?.into_iter();
-        self.numbers = std::array::from_fn(|_| vectors.by_ref().take(packed).collect());
+        let (vectors, lengths) = together(self.numbers.clone());
+        self.numbers = lengths.each(refresh(self.session, vectors).await?)?;
         Ok(())
     }
 

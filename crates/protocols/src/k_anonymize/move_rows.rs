@@ -21,8 +21,8 @@ use crate::nearest::nearest;
 use crate::zero_test::zero_test;
 use crate::{ProtocolError, Session, Tiles};
 
-/// The most rows of a table whose rows are compared with each other.
-pub const MAX_POINTS: usize = 4096;
+/// The most rows of a table whose rows are compared with each other: they share a vector with copies of themselves.
+pub const MAX_POINTS: usize = DEGREE / 2;
 
 /// Its square, times the weights of all columns, is farther than any row.
 const FAR: i32 = 46_500;

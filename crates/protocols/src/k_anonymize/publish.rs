@@ -28,6 +28,7 @@ use crate::centres::centres;
 use crate::cluster_sums::{Sums, cluster_sums};
 use crate::few::{truncate_half, truncate_wide};
 use crate::fold::refresh;
+use crate::lists::together;
 use crate::lookup_long::{Question, lookup_long};
 use crate::lower::{self, lower};
 use crate::multiply::multiply;
@@ -157,11 +158,10 @@ impl Classes<'_> {
         let raised = |vectors: &[Slots<_>]| vectors.iter().map(Slots::raised).collect::<Vec<Slots<L1>>>();
         let (codes, counts) = (raised(&sums.sums), raised(&sums.counts));
         // n B - X A, and A / n.
-        let pairs = counts.iter().zip(&weighted).chain(weights.iter().zip(&codes)).chain(codes.iter().zip(&inverses));
-        let pairs = pairs.map(|(one, other)| (one.clone(), other.clone())).collect();
-        let mut products = multiply(self.session, pairs).await?;
-        let mut shared = products.split_off(2 * codes.len());
-        let crossed = products.split_off(codes.len());
+        let pairs = [(&counts, &weighted), (&weights, &codes), (&codes, &inverses)];
+        let (pairs, lengths) =
+            together(pairs.map(|(one, other)| one.iter().cloned().zip(other.iter().cloned()).collect()));
+        let [mut products, crossed, mut shared] = lengths.each(multiply(self.session, pairs).await?)?;
         products.iter_mut().zip(&crossed).for_each(|(product, crossed)| product.sub(crossed));
         let equal = zero_test(self.session, products).await?;
         shared.iter_mut().for_each(|code| code.add_constant(1));
@@ -189,13 +189,14 @@ impl Classes<'_> {
             let random = Slots::clear(random);
             codes.iter().map(move |codes| (codes.clone(), random.clone())).collect::<Vec<_>>()
         };
-        let products = multiply(self.session, codes.iter().zip(&random).flat_map(pair).collect()).await?;
-        let products: Chunks = products.chunks(columns.max(1)).map(<[_]>::to_vec).collect();
+        let (pairs, lengths) = together(codes.iter().zip(&random).map(pair));
+        let products: Chunks = lengths.apart(multiply(self.session, pairs).await?)?;
         let Sums { sums: weighted, .. } = cluster_sums(self.session, &self.tiles, &products, self.assignment).await?;
         // A class of many clusters is a sum of many tiles, too noisy to be multiplied.
-        let fresh = refresh(self.session, self.assignment.concat()).await?;
+        let (tiles, lengths) = together(self.assignment.to_vec());
+        let fresh = lengths.apart(refresh(self.session, tiles).await?)?;
         let mut parts: Vec<Part<L2>> = Vec::new();
-        for (chunk, random) in fresh.chunks(self.tiles.groups().max(1)).zip(&random) {
+        for (chunk, random) in fresh.iter().zip(&random) {
             let factor = Factor::new(random);
             for (group, tile) in chunk.iter().enumerate() {
                 let slots = tile.times(&factor);

@@ -27,6 +27,7 @@ use veil_slots::{DEGREE, L1, Offset, Slots, plain};
 use self::blocks::{between_blocks, everywhere};
 use crate::arrange::PLACE_BITS;
 use crate::compare_and_select::{self, Selected};
+use crate::lists::together;
 use crate::{ProtocolError, Session, Tiles, and, compare_exact, multiply};
 
 /// How distances are compared.
@@ -164,16 +165,15 @@ async fn between_tiles(
     let pairs_of = |tiles: &Vec<Slots<L1>>| -> Vec<(Slots<L1>, Slots<L1>)> {
         tiles.as_chunks::<2>().0.iter().map(|[a, b]| (a.clone(), b.clone())).collect()
     };
-    let pairs = standing.iter().flat_map(pairs_of).collect();
-    let mut selected = select(session, comparison, bits, pairs).await?.into_iter();
-    let of_chunk = |tiles: &mut Vec<Slots<L1>>| {
+    let (pairs, lengths) = together(standing.iter().map(pairs_of));
+    let selected = lengths.apart(select(session, comparison, bits, pairs).await?)?;
+    let of_chunk = |(tiles, selected): (&mut Vec<Slots<L1>>, Vec<Selected>)| {
         let last = if tiles.len() % 2 == 1 { tiles.pop() } else { None };
-        let made = selected.by_ref().take(tiles.len() / 2).map(|made| (made.min, made.first));
-        let (minima, winners): (Vec<_>, Vec<_>) = made.unzip();
+        let (minima, winners): (Vec<_>, Vec<_>) = selected.into_iter().map(|made| (made.min, made.first)).unzip();
         *tiles = minima.into_iter().chain(last).collect();
         winners
     };
-    Ok(standing.iter_mut().map(of_chunk).collect())
+    Ok(standing.iter_mut().zip(selected).map(of_chunk).collect())
 }
 
 /// For every chunk, one where a slot has a row and won every stage between blocks. These are for tables of a single chunk.

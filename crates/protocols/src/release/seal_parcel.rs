@@ -38,7 +38,7 @@ pub const MAX_LANES: usize = 256;
 const MAX_VALUES: usize = MAX_LANES * DEGREE;
 
 /// The most dense values of a parcel, 32 KiB each: 16 MiB.
-pub const MAX_DENSE: usize = 512;
+pub const MAX_DENSE: usize = DEGREE / 16;
 
 /// The most chunks that its samples come from.
 const MAX_SEEDS: usize = 1 << 16;

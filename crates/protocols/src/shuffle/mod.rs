@@ -21,6 +21,7 @@ use self::routing::Routes;
 use self::stages::{Network, Stage};
 use crate::arrange::{self, Arrange, PLACE_BITS, Picks};
 use crate::channel::blocking;
+use crate::lists::together;
 use crate::{Asker, Layout, ProtocolError, Session};
 
 /// The longest list, so that few vectors are exchanged in one stage.
@@ -91,14 +92,12 @@ pub(crate) async fn reorder(
     };
     let routes = blocking(route).await?;
     for stage in stages {
-        let items: Vec<Item> =
-            groups.iter().zip(&routes).flat_map(|(group, routes)| items(group, routes, &stage)).collect();
+        let (items, lengths) = together(groups.iter().zip(&routes).map(|(group, routes)| items(group, routes, &stage)));
         // What follows needs no vector but those of the items, and less of them with every batch.
         groups.clear();
         let weight = 1 << stage.bits.len();
         let ask = move |item: Item, asker: &mut Asker<'_>| arrange::ask(item.picks(&stage), asker);
-        let mut made = session.round::<Arrange, _, _, _>(items, weight, ask, arrange::finish).await?.into_iter();
-        groups.extend(routes.iter().map(|_| made.by_ref().take(vectors).collect::<Vec<_>>()));
+        groups = lengths.apart(session.round::<Arrange, _, _, _>(items, weight, ask, arrange::finish).await?)?;
     }
     Ok(groups)
 }

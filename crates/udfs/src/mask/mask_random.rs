@@ -12,15 +12,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rand::{CryptoRng, Rng};
 use veil_cells::{CellArray, CellArrayBuilder, CellType, Kind, Lanes, TEXT_BYTES_PER_LANE, push_text};
-use veil_protocols::zeros::{Rows, fresh_cells};
+use veil_protocols::zeros::{self, Rows, fresh_cells};
 use veil_protocols::{ProtocolError, Randomness, Session};
 
 use crate::encrypted::width_of;
 use crate::function::{RANDOM, document};
 use crate::{Arguments, CellFunction, EncryptedField, Evaluation, Rounds, VeilContext};
 
-/// Rows that become one vector of zeros.
-const CHUNK: usize = 8192;
+/// Rows that become one message of zeros.
+const CHUNK: usize = zeros::MAX_ROWS;
 
 /// Where random values come from.
 #[derive(Clone, Debug)]
