@@ -20,7 +20,7 @@ impl Desk for OpenDesk {
         Ok(Admission { permit: Vec::new(), header: Vec::new(), terms: Vec::new() })
     }
 
-    fn census(&self, _: [u8; 16], _: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+    fn census(&self, _: [u8; 16], _: &[u8], _: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
         Ok(Granted { receipt: Vec::new(), permit: Vec::new() })
     }
 
@@ -32,7 +32,7 @@ impl Desk for OpenDesk {
         Ok(Vec::new())
     }
 
-    fn lanes(&self, _: &[u8], _: bool) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, _: &[u8]) -> Result<Vec<usize>, ProtocolError> {
         Ok(vec![1])
     }
 

@@ -54,9 +54,8 @@ async fn one_row_alone_is_found_among_many() {
         if rows == ROWS {
             continue;
         }
-        let risk =
-            world.run(&format!("SELECT value FROM risk({some}, quasi => (age, zip)) WHERE measure = 'prosecutor_max'"));
-        let risk = risk.await.unwrap();
+        let sql = format!("SELECT value FROM risk({some}, quasi => (age, zip)) WHERE measure = 'prosecutor_max'");
+        let risk = world.run(&sql).await.unwrap();
         assert_eq!(risk.column(0).as_primitive::<datafusion::arrow::datatypes::Float64Type>().value(0), 1.0);
         let sql = format!(
             "SELECT columns, rows_at_risk FROM identifiers({some}, columns => (age, zip), k => 10, rows_at_risk => true)"

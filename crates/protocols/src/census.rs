@@ -5,6 +5,8 @@
 //!                                                                                      <--  a receipt, which only P2 can read          P2
 //!  P1 shows the receipt with every batch of the question
 //! ```
+//! A question about several tables takes one census after the other, each under the receipt of the one before: the last receipt names the files of all.
+//!
 //! P2 opens numbers to P1 only under a receipt: for the question that it was given for, in the same session, within what the owner lets a file's
 //! questions open a day. The receipt of a release knows its rows by a keyed hash, so that P2 signs only if those that were sealed are those.
 //!
@@ -241,7 +243,7 @@ impl Protocol for TakeCensus {
         let desk = context.desk.ok_or_else(|| ProtocolError::Denied(NO_DESK.to_owned()))?;
         let counted = query.read()?;
         counted.anchors.occur_once()?;
-        let Granted { receipt, permit } = desk.census(context.session, counted, rng)?;
+        let Granted { receipt, permit } = desk.census(context.session, context.receipt, counted, rng)?;
         Ok(Answer { receipt, permit })
     }
 }

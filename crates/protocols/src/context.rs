@@ -23,8 +23,6 @@ pub struct Context<'a> {
     pub header: &'a [u8],
     /// The receipt of a census, or nothing.
     pub receipt: &'a [u8],
-    /// Whether numbers are opened, and rows sealed, under a census only.
-    pub require_census: bool,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -49,7 +47,7 @@ pub struct Asked<'a> {
 impl Context<'_> {
     /// Asks the desk whether a batch may open what it is going to. What is granted is spent when this returns.
     pub(crate) fn may_open(&self, opened: &[(Purpose, u32)], batch: &RecordBatch) -> Result<(), ProtocolError> {
-        if opened.is_empty() || (!self.require_census && self.receipt.is_empty()) {
+        if opened.is_empty() {
             return Ok(());
         }
         let desk = self.desk.ok_or_else(|| ProtocolError::Denied(NO_DESK.to_owned()))?;

@@ -60,7 +60,6 @@ pub struct Responder {
     limits: Limits,
     randomness: Randomness,
     counters: Counters,
-    require_census: bool,
 }
 
 impl std::fmt::Debug for Responder {
@@ -72,16 +71,10 @@ impl std::fmt::Debug for Responder {
 impl Responder {
     /// Answers with these keys.
     pub fn new(holder: Arc<dyn KeyHolder>, limits: Limits, randomness: Randomness) -> Self {
-        Self { holder, desk: None, limits, randomness, counters: Counters::default(), require_census: false }
+        Self { holder, desk: None, limits, randomness, counters: Counters::default() }
     }
 
-    /// Opens numbers, and seals rows, under a census only.
-    #[must_use]
-    pub fn require_census(self) -> Self {
-        Self { require_census: true, ..self }
-    }
-
-    /// With a desk that holds questions and releases against the owner's rules. Without one, nothing is released, and under a census nothing opened.
+    /// With a desk that holds questions and releases against the owner's rules. Without one, nothing is released and nothing opened.
     #[must_use]
     pub fn with_desk(self, desk: Arc<dyn Desk>) -> Self {
         Self { desk: Some(desk), ..self }
@@ -143,7 +136,6 @@ impl Responder {
             session: header.session,
             header: &header_bytes,
             receipt: &header.receipt,
-            require_census: self.require_census,
         };
         let ran = (entry.run)(&batch, self.holder.as_ref(), &context, &self.limits, rngs)?;
         for (purpose, count) in &ran.opened {

@@ -192,7 +192,13 @@ impl Desk for Generous {
         Ok(Admission { permit: b"permit".to_vec(), header: b"header".to_vec(), terms: asked.to_vec() })
     }
 
-    fn census(&self, session: [u8; 16], counted: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+    fn census(
+        &self,
+        session: [u8; 16],
+        _: &[u8],
+        counted: Counted,
+        _: &mut dyn CryptoRng,
+    ) -> Result<Granted, ProtocolError> {
         Ok(Granted { receipt: [&session[..], counted.question.name().as_bytes()].concat(), permit: counted.permit })
     }
 
@@ -204,7 +210,7 @@ impl Desk for Generous {
         Ok([permit, &[sizes.smallest as u8]].concat())
     }
 
-    fn lanes(&self, permit: &[u8], _: bool) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
         match permit {
             b"permit" => Ok(vec![1, 1, 1]),
             _ => Err(ProtocolError::Denied("no permit".to_owned())),

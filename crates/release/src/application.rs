@@ -27,9 +27,6 @@ pub struct Application {
     pub software: String,
     /// The columns, in their order.
     pub columns: Vec<AskedColumn>,
-    /// How many rows the engine has for it, at least. Asked for where the policy wants more than a parcel has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<u64>,
 }
 
 /// A column of the result.
@@ -135,7 +132,6 @@ pub(crate) mod tests {
             query: "SELECT 1".to_owned(),
             software: "veil 0.1.0".to_owned(),
             columns,
-            rows: None,
         }
     }
 

@@ -75,9 +75,6 @@ pub struct Terms {
     pub k: Option<(u32, Vec<usize>)>,
     /// Epsilon that the release spends by column, in millionths.
     pub spent: BTreeMap<String, u64>,
-    /// How many rows the engine must have before it applies with their number, where that is more than one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_rows: Option<u64>,
 }
 
 /// A manifest that P2 is to sign, with its receipts by parcel number.
@@ -197,7 +194,13 @@ const NO_POLICY: &str =
     "P2 releases nothing: start it with --policy and --state, which the owner's `veil policy sign` is for";
 
 impl<K: DeskKeys> Desk for ReleaseDesk<K> {
-    fn census(&self, session: [u8; 16], counted: Counted, rng: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+    fn census(
+        &self,
+        session: [u8; 16],
+        before: &[u8],
+        counted: Counted,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Granted, ProtocolError> {
         let (now, cautious) = ((self.now)(), AskRules::default());
         if let Some(ended) = self.policy.as_ref().and_then(Policy::expires).filter(|end| now >= *end) {
             return Err(ProtocolError::Denied(Refusal::PolicyExpired { ended }.to_string()));
@@ -212,15 +215,18 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
                 (limits.map_err(|refusal| ProtocolError::Denied(refusal.to_string()))?.numbers, Vec::new())
             }
         };
-        let receipt = CensusReceipt {
+        let mut receipt = CensusReceipt {
             question,
             session,
-            rows,
             numbers,
             policy: self.policy_digest(),
             expires: now.saturating_add(PERMIT_LIFE.as_secs()),
             files: counted.anchors.0.keys().copied().collect(),
         };
+        if !before.is_empty() {
+            let before = CensusReceipt::open(before, &self.census_key(), session, self.policy_digest(), now)?;
+            receipt = receipt.and(before)?;
+        }
         Ok(Granted { receipt: receipt.seal(&self.census_key(), rng)?, permit })
     }
 
@@ -291,19 +297,13 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             classes: None,
             spends: grant.spends.into_iter().map(Into::into).collect(),
             min_rows: grant.min_rows,
-            rows: application.rows,
             suppressed: None,
             census: None,
             policy: policy.digest(),
             expires: grant.expires.min(now.saturating_add(PERMIT_LIFE.as_secs())),
         };
-        if let Some(rows) = permit.rows {
-            permit.enough(rows)?;
-        }
-        // How many fit a parcel depends on what is in it, so that P1 says how many there are whenever it matters.
-        let min_rows = Some(grant.min_rows).filter(|rows| *rows > 1);
         let k = grant.min_k.map(|min| (min.k, min.columns));
-        let terms = Terms { recipient_key: grant.recipient_key, k, spent, min_rows };
+        let terms = Terms { recipient_key: grant.recipient_key, k, spent };
         let terms = serde_json::to_vec(&terms).map_err(|error| ProtocolError::Internal(error.to_string()))?;
         Ok(Admission { permit: permit.seal(&self.permit_key(), rng)?, header, terms })
     }
@@ -313,10 +313,11 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let Some((required, columns)) = permit.k.clone() else {
             return Err(ProtocolError::Denied("the policy does not ask about classes of this release".to_owned()));
         };
-        if let Some(census) = permit.census.filter(|census| census.rows != u64::from(sizes.rows)) {
+        let counted = permit.counted()?;
+        if counted.rows != u64::from(sizes.rows) {
             return Err(ProtocolError::Denied(format!(
                 "classes of {} rows are to be counted, and the release has {}: begin it again",
-                sizes.rows, census.rows
+                sizes.rows, counted.rows
             )));
         }
         if sizes.classes > 0 && sizes.smallest < required {
@@ -328,28 +329,24 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         }
         let smallest = Some(u64::from(sizes.smallest));
         permit.classes = Some(ClassCheck { required, columns, passed: true, smallest });
-        (permit.rows, permit.suppressed) = (Some(sizes.rows.into()), Some(sizes.suppressed.into()));
-        permit.enough(u64::from(sizes.rows).saturating_sub(permit.nobody()))?;
+        permit.suppressed = Some(sizes.suppressed.into());
+        permit.enough(counted.rows.saturating_sub(permit.nobody()))?;
         permit.seal(&self.permit_key(), rng)
     }
 
-    fn lanes(&self, permit: &[u8], require_census: bool) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError> {
         let permit = self.open_permit(permit)?;
-        if require_census {
-            permit.is_counted()?;
-        }
         permit.is_complete()?;
         Ok(permit.columns.iter().map(|column| column.lanes).collect())
     }
 
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError> {
         let permit = self.open_permit(parcel.permit)?;
-        let OpenedParcel { number, rows, most_rows, anchors, mut columns, .. } = parcel;
+        let OpenedParcel { number, rows, anchors, mut columns, .. } = parcel;
         if number == HEADER_NUMBER {
             return Err(ProtocolError::Malformed("parcels are counted from one".to_owned()));
         }
         permit.is_complete()?;
-        permit.full_enough(number, rows, most_rows)?;
         let is_noised = permit.columns.iter().any(|column| !column.noise.is_empty());
         if is_noised || !permit.spends.is_empty() {
             let spends: Vec<crate::Spend> = permit.spends.iter().map(Into::into).collect();
@@ -411,18 +408,13 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             anchors = anchors.and(hash);
         }
         // What was sealed is what was counted: no row is in two parcels, and none is there that was not told.
-        if permit.census.is_some_and(|census| census.anchors != anchors || census.rows != rows) {
+        let counted = permit.counted()?;
+        if counted.anchors != anchors || counted.rows != rows {
             return Err(ProtocolError::Denied(
                 "the parcels of the release are of other rows than were counted before it: it is not signed".to_owned(),
             ));
         }
-        // What was counted is what was sealed; what was only said is no more than that.
-        let is_all = match (permit.rows, &permit.classes) {
-            (Some(counted), Some(_)) => counted == rows,
-            (Some(said), None) => said <= rows,
-            (None, _) => true,
-        };
-        if manifest.rows != rows || manifest.suppressed != permit.suppressed || !is_all {
+        if manifest.rows != rows || manifest.suppressed != permit.suppressed {
             return differs("number of rows");
         }
         permit.enough(rows.saturating_sub(permit.nobody()))?;

@@ -2,8 +2,8 @@
 //!
 //! It is good under the policy that it was granted under, and ends with that.
 //!
-//! Where the policy wants many rows, P2 seals nothing before it knows that there are so many: from the classes that it counted, or in P1's words. From then on
-//! every parcel has to be as full as that makes it, and the manifest is signed only if all of them were sealed. What P2 adds up is in its receipts.
+//! P2 seals nothing before a census has told it which rows there are, and signs the manifest only if the parcels together are of these rows. What it
+//! adds up is in its receipts.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use veil_protocols::census::Counted;
 use zeroize::Zeroizing;
 
 use crate::anchor_hash::AnchorHash;
-use crate::{ClassCheck, DeskKeys, Digest, PARCEL_ROWS, RecipientPublicKey, ReleaseId, Spend, own_seal};
+use crate::{ClassCheck, DeskKeys, Digest, RecipientPublicKey, ReleaseId, Spend, own_seal};
 
 const BOUND_TO: &[u8] = b"veil permit v3";
 
@@ -38,8 +38,6 @@ pub(crate) struct Permit {
     pub(crate) spends: Vec<PermittedSpend>,
     /// The fewest rows that may leave.
     pub(crate) min_rows: u64,
-    /// How many there are: as P2 counted them, or at least as P1 said. Suppressed ones included.
-    pub(crate) rows: Option<u64>,
     /// How many of them are suppressed, where P2 counted.
     pub(crate) suppressed: Option<u64>,
     /// Which rows P2 has counted.
@@ -120,14 +118,13 @@ impl Permit {
         }
     }
 
-    /// Refuses rows that were not counted.
-    pub(crate) fn is_counted(&self) -> Result<(), ProtocolError> {
-        match self.census {
-            Some(_) => Ok(()),
-            None => Err(ProtocolError::Denied(
+    /// The rows of the release, suppressed ones included. Refuses one whose rows were not counted.
+    pub(crate) fn counted(&self) -> Result<CountedRows, ProtocolError> {
+        self.census.ok_or_else(|| {
+            ProtocolError::Denied(
                 "nobody has told which rows of which files this release is of: have them counted first".to_owned(),
-            )),
-        }
+            )
+        })
     }
 
     /// Takes in a census: which rows there are, and that they are enough. A value that is a sum must be of as many people, and where all values are
@@ -144,7 +141,6 @@ impl Permit {
             self.min_rows = 0;
         }
         self.enough(rows - constants)?;
-        self.rows = Some(rows);
         self.census = Some(CountedRows { rows, constants, anchors });
         Ok(())
     }
@@ -156,22 +152,12 @@ impl Permit {
 
     /// Refuses to seal anything before P2 knows what it has to.
     pub(crate) fn is_complete(&self) -> Result<(), ProtocolError> {
+        self.counted()?;
         match (&self.k, &self.classes) {
             (Some((k, _)), None) => Err(ProtocolError::Denied(format!(
                 "the policy wants classes of {k} rows, and nobody has counted them: have them counted first"
             ))),
-            _ => self.is_told(PARCEL_ROWS as u64),
-        }
-    }
-
-    /// Refuses to begin where the policy wants more rows than a parcel shows.
-    fn is_told(&self, most_rows: u64) -> Result<(), ProtocolError> {
-        match self.rows.is_none() && self.min_rows > most_rows {
-            false => Ok(()),
-            true => Err(ProtocolError::Denied(format!(
-                "the policy wants {} rows in a release, and the engine has not said that there are so many: apply with their number",
-                self.min_rows
-            ))),
+            _ => Ok(()),
         }
     }
 
@@ -182,25 +168,6 @@ impl Permit {
             true => Err(ProtocolError::Denied(format!(
                 "{rows} rows are fewer than the {} that the policy wants in a release: ask for more",
                 self.min_rows
-            ))),
-        }
-    }
-
-    /// Refuses a parcel that is less full than the number of rows makes it.
-    /// Parcels have up to so many rows.
-    pub(crate) fn full_enough(&self, number: u32, rows: u32, most_rows: u32) -> Result<(), ProtocolError> {
-        if self.census.is_some() {
-            // The manifest is signed only if all parcels together are what was counted.
-            return Ok(());
-        }
-        self.is_told(most_rows.into())?;
-        let before = u64::from(number.saturating_sub(1)).saturating_mul(most_rows.into());
-        let all = self.rows.unwrap_or(self.min_rows);
-        match all.saturating_sub(before).min(most_rows.into()) {
-            least if u64::from(rows) >= least => Ok(()),
-            _ if self.rows.is_none() => self.enough(rows.into()),
-            least => Err(ProtocolError::Denied(format!(
-                "parcel {number} has {rows} rows, and has at least {least} if there are {all}, as was said: begin the release again"
             ))),
         }
     }
@@ -265,7 +232,7 @@ impl Receipt {
 mod tests {
     use super::*;
 
-    fn permit(min_rows: u64, rows: Option<u64>) -> Permit {
+    fn permit(min_rows: u64) -> Permit {
         Permit {
             release: ReleaseId([1; 16]),
             recipient: "alice".to_owned(),
@@ -278,7 +245,6 @@ mod tests {
             classes: None,
             spends: Vec::new(),
             min_rows,
-            rows,
             suppressed: None,
             census: None,
             policy: Digest([7; 32]),
@@ -293,8 +259,8 @@ mod tests {
     #[test]
     fn a_permit_is_good_under_its_policy_until_it_ends() {
         let (key, mut rng) = ([3; 32], rand::rng());
-        let sealed = permit(0, None).seal(&key, &mut rng).unwrap();
-        assert_eq!(Permit::open(&sealed, &key, Digest([7; 32]), 99).unwrap(), permit(0, None));
+        let sealed = permit(0).seal(&key, &mut rng).unwrap();
+        assert_eq!(Permit::open(&sealed, &key, Digest([7; 32]), 99).unwrap(), permit(0));
         let changed = sentence(Permit::open(&sealed, &key, Digest([8; 32]), 99));
         assert_eq!(changed, "the policy has changed since this release began: begin it again");
         let ended = sentence(Permit::open(&sealed, &key, Digest([7; 32]), 100));
@@ -305,43 +271,6 @@ mod tests {
             changed[at] ^= 1;
             assert!(Permit::open(&changed, &key, Digest([7; 32]), 99).is_err(), "byte {at}");
         }
-    }
-
-    #[test]
-    fn few_rows_fit_the_first_parcel() {
-        let of = permit(20, None);
-        of.is_complete().unwrap();
-        of.full_enough(1, 20, 8192).unwrap();
-        of.full_enough(2, 1, 8192).unwrap();
-        let few = sentence(of.full_enough(1, 5, 8192));
-        assert_eq!(few, "5 rows are fewer than the 20 that the policy wants in a release: ask for more");
-        permit(8192, None).is_complete().unwrap();
-        permit(0, None).full_enough(1, 0, 8192).unwrap();
-    }
-
-    /// Parcels of 8192, 8192 and 3616 rows make 20,000.
-    #[test]
-    fn many_rows_are_said_before_and_come_then() {
-        assert!(
-            sentence(permit(20_000, None).is_complete()).contains("the engine has not said that there are so many")
-        );
-        let of = permit(20_000, Some(20_000));
-        of.is_complete().unwrap();
-        for (number, rows, is_enough) in
-            [(1, 8192, true), (1, 8191, false), (2, 8192, true), (2, 3616, false), (3, 3616, true), (3, 3615, false)]
-        {
-            assert_eq!(of.full_enough(number, rows, 8192).is_ok(), is_enough, "{rows} in parcel {number}");
-        }
-        of.full_enough(4, 1, 8192).unwrap();
-        of.full_enough(u32::MAX, 1, 8192).unwrap();
-        // Sums take more room, and then P2 has to be told earlier.
-        assert!(sentence(permit(400, None).full_enough(1, 128, 128)).contains("has not said that there are so many"));
-        let of_sums = permit(400, Some(400));
-        for (number, rows, is_enough) in [(1, 128, true), (1, 127, false), (4, 16, true), (4, 15, false)] {
-            assert_eq!(of_sums.full_enough(number, rows, 128).is_ok(), is_enough, "{rows} in parcel {number}");
-        }
-        let few = sentence(of.full_enough(3, 1, 8192));
-        assert!(few.starts_with("parcel 3 has 1 rows, and has at least 3616 if there are 20000"), "{few}");
     }
 
     struct Keys;
@@ -389,15 +318,18 @@ mod tests {
     #[test]
     fn rows_are_enough_or_their_sums_are() {
         let count = |of: Counted| {
-            let mut permit = permit(100, None);
+            let mut permit = permit(100);
             permit.count(&of, AnchorHash(7)).map(|()| permit)
         };
         let whole = count(counted(100, 0, 1, None)).unwrap();
-        assert_eq!((whole.rows, whole.min_rows, whole.census.unwrap().anchors), (Some(100), 100, AnchorHash(7)));
-        whole.is_counted().unwrap();
-        // Parcels need not be full any more.
-        whole.full_enough(1, 5, 8192).unwrap();
-        assert!(sentence(permit(0, None).is_counted()).starts_with("nobody has told which rows of which files"));
+        let counted_rows = CountedRows { rows: 100, constants: 0, anchors: AnchorHash(7) };
+        assert_eq!((whole.counted().unwrap(), whole.min_rows), (counted_rows, 100));
+        whole.is_complete().unwrap();
+        for uncounted in [sentence(permit(0).counted()), sentence(permit(0).is_complete())] {
+            assert!(uncounted.starts_with("nobody has told which rows of which files"), "{uncounted}");
+        }
+        let unchecked = Permit { k: Some((5, Vec::new())), ..whole };
+        assert!(sentence(unchecked.is_complete()).contains("wants classes of 5 rows, and nobody has counted them"));
         assert!(sentence(count(counted(99, 0, 1, None))).starts_with("99 rows are fewer than the 100 that the policy"));
         assert!(sentence(count(counted(150, 51, 1, None))).starts_with("99 rows are fewer"), "constants do not count");
         assert_eq!(count(counted(150, 50, 1, None)).unwrap().nobody(), 50);

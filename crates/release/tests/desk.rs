@@ -104,7 +104,7 @@ fn counted(question: Question, files: &[(u8, std::ops::Range<u32>)]) -> Counted 
 }
 
 fn receipt(desk: &Desks, question: Question, files: &[(u8, std::ops::Range<u32>)]) -> Vec<u8> {
-    desk.census(SESSION, counted(question, files), &mut rand::rng()).unwrap().receipt
+    desk.census(SESSION, &[], counted(question, files), &mut rand::rng()).unwrap().receipt
 }
 
 fn open(desk: &Desks, receipt: &[u8], purpose: Purpose, count: u32, digest: u8) -> Result<(), ProtocolError> {
@@ -119,10 +119,13 @@ fn denied<T: std::fmt::Debug>(outcome: Result<T, ProtocolError>, says: &str) {
 #[test]
 fn without_a_policy_questions_are_answered_cautiously_and_nothing_is_released() {
     let desk = desk(None);
-    let few = desk.census(SESSION, counted(Question::Risk, &[(1, 0..99)]), &mut rand::rng());
-    denied(few, "risk is asked about 99 rows, and the owner's rules want at least 100; ask about more");
+    let few = desk.census(SESSION, &[], counted(Question::Risk, &[(1, 0..99)]), &mut rand::rng());
+    denied(
+        few,
+        "risk is asked about 99 rows with a value in every column, and the owner's rules want at least 100; ask about more",
+    );
     let constants = Counted { rows: 1000, constants: 900, ..counted(Question::Risk, &[(1, 0..100)]) };
-    denied(desk.census(SESSION, constants, &mut rand::rng()), "900 rows of risk are constants and of no row");
+    denied(desk.census(SESSION, &[], constants, &mut rand::rng()), "900 rows of risk are constants and of no row");
     let receipt = receipt(&desk, Question::Identifiers, &[(1, 0..100)]);
     open(&desk, &receipt, Purpose::SmallClasses, 9999, 1).unwrap();
     open(&desk, &receipt, Purpose::SmallClasses, 9999, 1).unwrap();
@@ -131,7 +134,7 @@ fn without_a_policy_questions_are_answered_cautiously_and_nothing_is_released() 
     assert!(matches!(spent, ProtocolError::Exhausted(_)), "{spent}");
     assert!(spent.to_string().contains("10000 numbers a day by the owner's rules, 10000 are spent today"), "{spent}");
     denied(desk.apply(&application(), &Holder, &mut rand::rng()), "P2 releases nothing: start it with --policy");
-    denied(desk.lanes(&[0; 90], false), "P2 releases nothing");
+    denied(desk.lanes(&[0; 90]), "P2 releases nothing");
     denied(desk.attest(&[0; 90], b"{}"), "P2 releases nothing");
 }
 
@@ -165,7 +168,7 @@ fn numbers_belong_to_their_question_run_and_key_holder() {
 fn every_file_of_a_question_spends() {
     let desk = desk(None);
     let joined = Counted { rows: 100, ..counted(Question::Risk, &[(1, 0..100), (2, 0..100)]) };
-    let joined = desk.census(SESSION, joined, &mut rand::rng()).unwrap().receipt;
+    let joined = desk.census(SESSION, &[], joined, &mut rand::rng()).unwrap().receipt;
     let single = receipt(&desk, Question::Risk, &[(2, 0..500)]);
     let other = receipt(&desk, Question::Risk, &[(3, 0..500)]);
     open(&desk, &joined, Purpose::Metric, 6000, 1).unwrap();
@@ -183,12 +186,13 @@ fn the_owners_rules_are_those_of_the_policy() {
     let receipt = receipt(&desk, Question::Risk, &[(1, 0..5)]);
     open(&desk, &receipt, Purpose::Metric, 7, 1).unwrap();
     assert!(open(&desk, &receipt, Purpose::Metric, 1, 2).is_err());
-    let few = desk.census(SESSION, counted(Question::Risk, &[(1, 0..4)]), &mut rand::rng());
+    let few = desk.census(SESSION, &[], counted(Question::Risk, &[(1, 0..4)]), &mut rand::rng());
     denied(few, "at least 5");
-    let other = desk.census(SESSION, counted(Question::Utility, &[(1, 0..50)]), &mut rand::rng());
+    let other = desk.census(SESSION, &[], counted(Question::Utility, &[(1, 0..50)]), &mut rand::rng());
     denied(other, "do not let anybody ask utility about column sex");
     let ended = policy("").replacen("[recipient", "expires = \"2026-01-01\"\n[recipient", 1);
-    let ended = self::desk(Some(&ended)).census(SESSION, counted(Question::Risk, &[(1, 0..500)]), &mut rand::rng());
+    let ended =
+        self::desk(Some(&ended)).census(SESSION, &[], counted(Question::Risk, &[(1, 0..500)]), &mut rand::rng());
     denied(ended, "the policy ended at 2026-01-02 00:00 UTC");
 }
 
@@ -209,7 +213,6 @@ fn application() -> Vec<u8> {
         query: "SELECT region FROM patients".to_owned(),
         software: "test".to_owned(),
         columns: vec![AskedColumn { name: "region".to_owned(), content }],
-        rows: None,
     };
     asked.to_json().unwrap()
 }
@@ -222,23 +225,16 @@ fn release(
 ) -> Result<Vec<u8>, ProtocolError> {
     let rng = &mut rand::rng();
     let admission = desk.apply(&application(), &Holder, rng)?;
-    denied(desk.lanes(&admission.permit, true), "nobody has told which rows of which files this release is of");
+    denied(desk.lanes(&admission.permit), "nobody has told which rows of which files this release is of");
     let permit = admission.permit.clone();
     let counted = census(Counted { permit, ..counted(Question::Release, &[(1, 0..20), (2, 5..15)]) });
-    let permit = desk.census(SESSION, counted, rng)?.permit;
-    desk.lanes(&permit, true)?;
+    let permit = desk.census(SESSION, &[], counted, rng)?.permit;
+    desk.lanes(&permit)?;
     let (mut digests, mut receipts, mut rows) = (BTreeMap::new(), BTreeMap::new(), 0);
     for (number, of) in (1u32..).zip(parcels) {
         let anchors = anchors(of);
         let of_parcel = anchors.rows() as u32;
-        let parcel = OpenedParcel {
-            permit: &permit,
-            number,
-            rows: of_parcel,
-            most_rows: 8192,
-            anchors: &anchors,
-            columns: vec![],
-        };
+        let parcel = OpenedParcel { permit: &permit, number, rows: of_parcel, anchors: &anchors, columns: vec![] };
         let sealed = desk.seal(parcel, rng)?;
         digests.insert(number, ParcelDigests { p1: Digest([0; 32]), p2: Digest::of(&sealed.sealed) });
         receipts.insert(number, Digest(sealed.receipt.try_into().unwrap()));
@@ -309,7 +305,7 @@ fn class_checks_spend_and_are_of_the_rows_that_were_counted() {
     let rng = &mut rand::rng();
     let admission = desk.apply(&application(), &Holder, rng).unwrap();
     let granted = desk
-        .census(SESSION, Counted { permit: admission.permit, ..counted(Question::Release, &[(1, 0..30)]) }, rng)
+        .census(SESSION, &[], Counted { permit: admission.permit, ..counted(Question::Release, &[(1, 0..30)]) }, rng)
         .unwrap();
     denied(open(&desk, &granted.receipt, Purpose::SmallClasses, 1, 1), "do not belong to release");
     open(&desk, &granted.receipt, Purpose::ClassCheck, 3, 1).unwrap();

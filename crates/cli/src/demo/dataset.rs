@@ -18,7 +18,7 @@ type Failure = Box<dyn std::error::Error>;
 pub(super) const STUDY: usize = 200;
 
 /// Rows that are taken from a file of the user's, unless the user says how many.
-pub(super) const TAKEN: u32 = 1000;
+pub(super) const ROWS_OF_A_FILE: u32 = 1000;
 
 /// Quasi-identifiers that are taken from a file of the user's.
 const MOST_QUASI: usize = 5;
@@ -27,7 +27,7 @@ const MOST_QUASI: usize = 5;
 const FLAG: &str = "suppressed";
 
 /// Names that the demo gives to tables and files of its own.
-const TAKEN: [&str; 5] = ["anon", "back", "masked", "policy", "study"];
+const OWN_NAMES: [&str; 5] = ["anon", "back", "masked", "policy", "study"];
 
 /// A table and its declaration.
 pub(super) struct Dataset {
@@ -72,7 +72,7 @@ impl Dataset {
     /// Copies what was read of a CSV file into the folder, and drafts its declaration.
     pub(super) fn of_file(folder: &Path, file: &Path, clear: Table) -> Result<Self, Failure> {
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("table");
-        let stem = if TAKEN.contains(&stem) { format!("{stem}_data") } else { stem.to_owned() };
+        let stem = if OWN_NAMES.contains(&stem) { format!("{stem}_data") } else { stem.to_owned() };
         let data = folder.join(format!("{stem}.csv"));
         clear.write(&data)?;
         let options = DraftOptions { folder: folder.to_owned(), ..DraftOptions::default() };

@@ -46,7 +46,7 @@ use clap::Args;
 use indicatif::HumanCount;
 
 use self::commands::{Program, Ran};
-use self::dataset::{Dataset, STUDY, TAKEN};
+use self::dataset::{Dataset, ROWS_OF_A_FILE, STUDY};
 use self::story::Story;
 use crate::Outcome;
 use crate::progress::is_interrupted;
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let (rows, own) = match &arguments.data {
         Some(file) => {
             folder::keep_out(&arguments.output, file)?;
-            let (clear, more) = dataset::read(file, arguments.rows.unwrap_or(TAKEN) as usize)?;
+            let (clear, more) = dataset::read(file, arguments.rows.unwrap_or(ROWS_OF_A_FILE) as usize)?;
             (clear.rows.len(), Some((file, clear, more)))
         }
         None => (arguments.rows.unwrap_or(10_000) as usize, None),

@@ -32,6 +32,7 @@ use super::run::Run;
 use super::shape::shape;
 use super::table::Table;
 use crate::Veil;
+use crate::census::QuestionRule;
 
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = veil_slots::DEGREE;
@@ -155,7 +156,7 @@ impl DisplayAs for AssessExec {
             return write!(f, ", rounds=0");
         };
         self.write_cost(f)?;
-        write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
+        write!(f, ", p1_learns=[{}], p2_learns=[{}], {QuestionRule}", leakage.p1, leakage.p2)
     }
 }
 

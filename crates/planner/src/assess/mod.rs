@@ -29,6 +29,7 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Documentation, Extension, LogicalPlan};
+use veil_protocols::census;
 use veil_udfs::document;
 
 pub use align::Matched;
@@ -85,6 +86,16 @@ impl Question {
             Self::ClassSizes => CLASS_SIZES,
             Self::Utility { .. } => UTILITY,
             Self::Sweep { .. } => SWEEP,
+        }
+    }
+
+    /// The question as P2 knows it.
+    pub(crate) fn asked(&self) -> census::Question {
+        match self {
+            Self::Risk { .. } => census::Question::Risk,
+            Self::ClassSizes => census::Question::ClassSizes,
+            Self::Utility { .. } => census::Question::Utility,
+            Self::Sweep { .. } => census::Question::Sweep,
         }
     }
 

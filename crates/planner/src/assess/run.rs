@@ -12,7 +12,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::TryStreamExt;
-use veil_cells::{CellType, Role};
+use veil_cells::CellType;
 use veil_privacy::ClassSizes;
 use veil_protocols::Session;
 use veil_protocols::assess::{Suppressed, class_sizes};
@@ -29,7 +29,7 @@ use super::summary::Assessment;
 use super::table::Table;
 use super::{Matched, Question};
 use crate::Veil;
-use crate::census::{Counted, take_census};
+use crate::census::{Counted, ask_under, take_census};
 use crate::error::protocol;
 use crate::identifiers::Source;
 use crate::row_bytes::row_bytes;
@@ -100,12 +100,13 @@ impl Run {
                 measures::histogram(schema, sizes.first().unwrap_or(&ClassSizes::new([], 0)))?
             }
             Question::Utility { k, .. } => {
-                let original = self.collect(0).await?;
-                let (_, listed) = self.utility(session, &original, 1, *k, &mut noted).await?;
+                let (original, session) = self.collect(0, session).await?;
+                let (_, listed) = self.utility(session.as_ref(), &original, 1, *k, &mut noted).await?;
                 measures::listed(schema, &listed)?
             }
             Question::Sweep { k, population, .. } => {
-                let original = self.collect(0).await?;
+                let (original, session) = self.collect(0, session).await?;
+                let session = session.as_ref();
                 let mut rows = Vec::with_capacity(k.len());
                 for (at, k) in k.iter().enumerate() {
                     let (started, reserved) = (Instant::now(), self.memory.size());
@@ -132,13 +133,17 @@ impl Run {
         Ok(result.record_output(&self.baseline))
     }
 
-    /// All rows of an input.
-    async fn collect(&self, at: usize) -> Result<RecordBatch> {
+    /// All rows of an input, and the session in which they are asked about.
+    async fn collect(&self, at: usize, session: Option<&Session>) -> Result<(RecordBatch, Option<Session>)> {
         let Some(input) = self.inputs.get(at) else { return exec_err!("VeilAssessExec has no input {at}") };
-        self.collect_from(input).await
+        self.collect_from(input, session).await
     }
 
-    async fn collect_from(&self, input: &Arc<dyn ExecutionPlan>) -> Result<RecordBatch> {
+    async fn collect_from(
+        &self,
+        input: &Arc<dyn ExecutionPlan>,
+        session: Option<&Session>,
+    ) -> Result<(RecordBatch, Option<Session>)> {
         let mut rows = input.execute(0, self.context.clone())?;
         let mut batches = Vec::new();
         while let Some(batch) = rows.try_next().await? {
@@ -147,13 +152,34 @@ impl Run {
             batches.push(batch);
         }
         let rows = concat_batches(&rows.schema(), &batches)?;
-        take_census(self.question.function(), rows.num_rows(), counted(&rows)).await?;
-        Ok(rows)
+        let counted = self.counted(&rows);
+        let columns = counted.iter().filter(|counted| counted.is_compared).map(|counted| counted.column).collect();
+        let (census, _) = take_census(self.question.function(), rows.num_rows(), counted).await?;
+        let session = match session.filter(|_| rows.num_rows() > 0) {
+            Some(session) => Some(ask_under(session, self.question.asked(), columns, &census).await?),
+            None => None,
+        };
+        Ok((rows, session))
+    }
+
+    /// The encrypted columns of an input. What its rows are recognised by is compared.
+    fn counted(&self, rows: &RecordBatch) -> Vec<Counted> {
+        let columns = rows.schema_ref().fields().iter().zip(rows.columns());
+        let counted = columns.filter_map(|(field, array)| {
+            let column = CellType::of_field(field).ok().flatten()?.column;
+            let (name, cells, is_compared) =
+                (field.name().clone(), vec![array.clone()], self.quasi.contains(field.name()));
+            Some(Counted { name, cells, column, is_compared })
+        });
+        counted.collect()
     }
 
     /// Class sizes of the only input; with contributions, then those of all quasi-identifiers but each.
     async fn risk(&self, session: Option<&Session>, contributions: bool, noted: &mut Noted) -> Result<Vec<ClassSizes>> {
-        let (Some(table), rows) = (self.tables.first(), self.collect(0).await?) else { return Ok(Vec::new()) };
+        let (Some(table), (rows, session)) = (self.tables.first(), self.collect(0, session).await?) else {
+            return Ok(Vec::new());
+        };
+        let session = session.as_ref();
         noted.rows = rows.num_rows();
         let suppressed = self.suppressed(session, table, &rows).await?;
         let count = table.quasi.len();
@@ -228,9 +254,11 @@ impl Run {
             _ => None,
         };
         let anonymised = match &again {
-            Some(input) => self.collect_from(input).await?,
-            None => self.collect(at).await?,
+            Some(input) => self.collect_from(input, session).await?,
+            None => self.collect(at, session).await?,
         };
+        let (anonymised, session) = anonymised;
+        let session = session.as_ref();
         let by_order = again.is_some() || self.question.by_order();
         let Aligned { original, matched, absent, repeated } =
             aligned(original.clone(), &anonymised, &pairs.shared, by_order)?;
@@ -304,15 +332,4 @@ impl Run {
             seconds: started.elapsed().as_secs_f64(),
         });
     }
-}
-
-/// The encrypted columns of a table. All of them may be measured, but flags are not.
-fn counted(rows: &RecordBatch) -> Vec<Counted> {
-    let columns = rows.schema_ref().fields().iter().zip(rows.columns());
-    let counted = columns.filter_map(|(field, array)| {
-        let cell_type = CellType::of_field(field).ok().flatten()?;
-        let is_compared = cell_type.role == Role::Data;
-        Some(Counted { name: field.name().clone(), cells: vec![array.clone()], is_compared })
-    });
-    counted.collect()
 }

@@ -4,6 +4,7 @@
 //! in two rows of the input, and constants that the engine made are nobody. Both would make a question about many rows one about a
 //! single row: copies of a row pass for people, and known values beside one that is not known tell that one.
 
+mod at_p2;
 mod rows;
 
 use std::collections::HashMap;
@@ -12,9 +13,10 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::common::DataFusionError;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
-use veil_cells::{CellArray, CellError, CellView, FileId, Pattern, Provenance};
+use veil_cells::{CellArray, CellError, CellView, ColumnId, FileId, Pattern, Provenance};
 use veil_protocols::ProtocolError;
 
+pub(crate) use at_p2::{QuestionRule, RELEASE_RULE, ask_under, release_under};
 pub(crate) use rows::{Census, RowAnchors};
 
 use crate::error::protocol;
@@ -25,6 +27,8 @@ pub(crate) struct Counted {
     pub(crate) name: String,
     /// One batch behind the other.
     pub(crate) cells: Vec<ArrayRef>,
+    /// The column of the owner's that it is, or was computed from.
+    pub(crate) column: ColumnId,
     /// Whether its rows have to be alike: all of them encrypted values of one column or expression, or all of them constants.
     pub(crate) is_compared: bool,
 }
@@ -50,7 +54,7 @@ pub(crate) async fn take_census(
 }
 
 fn count(function: &str, rows: usize, columns: &[Counted]) -> Result<(Census, RowAnchors)> {
-    let mut anchors = RowAnchors::new(rows);
+    let (mut anchors, mut values) = (RowAnchors::new(rows), None);
     for column in columns {
         let (mut found, mut first) = (Found::default(), 0);
         for cells in &column.cells {
@@ -64,8 +68,12 @@ fn count(function: &str, rows: usize, columns: &[Counted]) -> Result<(Census, Ro
                 found.constants, column.name, found.encrypted
             ));
         }
+        if column.is_compared && found.encrypted > 0 {
+            let encrypted = found.encrypted as u64;
+            values = Some(values.map_or(encrypted, |fewest: u64| fewest.min(encrypted)));
+        }
     }
-    Ok((anchors.census(function)?, anchors))
+    Ok((Census { values, ..anchors.census(function)? }, anchors))
 }
 
 /// A rule of the owner's is not kept: the caller may not have this.

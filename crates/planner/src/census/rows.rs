@@ -14,8 +14,14 @@ pub(crate) struct Census {
     pub(crate) files: BTreeMap<FileId, Vec<u32>>,
     /// How many rows of the input are of rows of files.
     pub(crate) people: u64,
+    /// How many rows the input has.
+    pub(crate) rows: u64,
+    /// How many rows have an encrypted value in the compared column that has the fewest, if any has one.
+    pub(crate) values: Option<u64>,
+    /// The fewest people that a value counts as.
+    pub(crate) least: u64,
     /// The fewest people of a sum, if there are sums.
-    pub(crate) least: Option<u64>,
+    pub(crate) least_sum: Option<u64>,
 }
 
 /// The anchors of every row of an input.
@@ -24,18 +30,26 @@ pub(crate) struct RowAnchors {
     first: Vec<Option<Anchor>>,
     /// All others, with that one.
     more: HashMap<usize, AnchorSet>,
+    /// Whether there is a value of a single row.
+    has_single: bool,
     /// The fewest rows that a sum counts as.
-    least: Option<u64>,
+    least_sum: Option<u64>,
 }
 
 impl RowAnchors {
     pub(super) fn new(rows: usize) -> Self {
-        Self { first: vec![None; rows], more: HashMap::new(), least: None }
+        Self { first: vec![None; rows], more: HashMap::new(), has_single: false, least_sum: None }
     }
 
     /// A value of one row.
     #[inline]
     pub(super) fn add(&mut self, row: usize, anchor: Anchor) {
+        self.has_single = true;
+        self.note(row, anchor);
+    }
+
+    #[inline]
+    fn note(&mut self, row: usize, anchor: Anchor) {
         match self.first.get_mut(row) {
             Some(Some(first)) if *first == anchor => {}
             Some(none @ None) => *none = Some(anchor),
@@ -54,11 +68,13 @@ impl RowAnchors {
         }
         if provenance.is_sum() || is_sum(&anchors) {
             let people = provenance.people();
-            self.least = Some(self.least.map_or(people, |least| least.min(people)));
+            self.least_sum = Some(self.least_sum.map_or(people, |least| least.min(people)));
+        } else {
+            self.has_single = true;
         }
         let mut first = anchors.iter();
         if let Some(anchor) = first.next() {
-            self.add(row, anchor);
+            self.note(row, anchor);
         }
         if anchors.len() > 1 {
             let known = self.first.get(row).copied().flatten();
@@ -77,7 +93,9 @@ impl RowAnchors {
     /// Refuses anchors that are in two rows.
     pub(super) fn census(&self, function: &str) -> Result<Census> {
         let mut files: BTreeMap<FileId, Vec<(u32, u32)>> = BTreeMap::new();
-        let mut census = Census { least: self.least, ..Census::default() };
+        let least_sum = self.least_sum;
+        let least = if self.has_single { 1 } else { least_sum.unwrap_or(0) };
+        let mut census = Census { rows: self.first.len() as u64, least, least_sum, ..Census::default() };
         for (row, first) in self.first.iter().enumerate() {
             let Some(first) = first else { continue };
             let mut note = |anchor: Anchor| files.entry(anchor.file).or_default().push((anchor.row, row as u32));
@@ -130,14 +148,14 @@ mod tests {
                 rows.add(row, anchor(1, row as u32));
             }
             let census = rows.census("risk").unwrap();
-            assert_eq!((census.people, census.least), (count as u64, None));
+            assert_eq!((census.rows, census.people, census.least_sum), (count as u64, count as u64, None));
             assert_eq!(census.files.values().map(Vec::len).sum::<usize>(), count);
         }
         // A joined row is of two files, and each of its rows counts once.
         let mut joined = RowAnchors::new(2);
         (0..2).for_each(|row| joined.add_all(row, &of(&[anchor(1, row as u32), anchor(2, 7 - row as u32)])));
         let census = joined.census("risk").unwrap();
-        assert_eq!((census.people, census.least, census.files.len()), (2, None, 2));
+        assert_eq!((census.people, census.least, census.least_sum, census.files.len()), (2, 1, None, 2));
     }
 
     #[test]

@@ -29,6 +29,7 @@ use super::node::schema;
 use super::run::Run;
 use super::{Comparison, Question};
 use crate::Veil;
+use crate::census::QuestionRule;
 
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = veil_slots::DEGREE;
@@ -156,7 +157,7 @@ impl DisplayAs for IdentifiersExec {
         let bound = if values { ">=" } else { "<=" };
         let Cost { rounds, bytes } = self.cost(rows);
         write!(f, ", rounds{bound}{rounds}, bytes{bound}{bytes} {of} {rows} rows")?;
-        write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
+        write!(f, ", p1_learns=[{}], p2_learns=[{}], {QuestionRule}", leakage.p1, leakage.p2)
     }
 }
 

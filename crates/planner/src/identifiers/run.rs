@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder, new_empty_array,
 };
 use datafusion::arrow::compute::concat;
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DataFusionError;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
@@ -18,15 +18,15 @@ use futures::TryStreamExt;
 use veil_cells::{CellArray, KeyId};
 use veil_privacy::lattice::LatticeSearch;
 use veil_protocols::identifiers::{Method, Table};
-use veil_protocols::{ProtocolError, Session};
-use veil_udfs::{VeilOptions, damaged_cell};
+use veil_protocols::{ProtocolError, Session, census};
+use veil_udfs::{EncryptedField, VeilOptions, damaged_cell};
 
 use super::columns::Source;
 use super::exec::Compared;
 use super::node::schema;
 use super::{Question, Search};
 use crate::Veil;
-use crate::census::{Counted, take_census};
+use crate::census::{Counted, ask_under, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
 
@@ -51,6 +51,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) async fn search(self, input: SendableRecordBatchStream) -> Result<RecordBatch> {
         let started = Instant::now();
+        let fields = input.schema();
         let (rows, arrays) = self.collect(input).await?;
         let Question { k, max_size, rows_at_risk, .. } = self.question;
         let external = |error| DataFusionError::External(Box::new(error));
@@ -58,9 +59,12 @@ impl Run {
         let mut session = None;
         // No row, no class: nothing identifies anybody, and P2 has nothing to answer.
         if rows > 0 {
-            take_census("identifiers", rows, self.counted(&arrays)).await?;
+            let counted = self.counted(&fields, &arrays)?;
+            let columns = counted.iter().map(|counted| counted.column).collect();
+            let (census, _) = take_census("identifiers", rows, counted).await?;
             if let Some(key) = self.key {
-                session = Some(self.veil.session(key, &self.options).await?);
+                let asking = self.veil.session(key, &self.options).await?;
+                session = Some(ask_under(&asking, census::Question::Identifiers, columns, &census).await?);
             }
             self.memory.try_grow(self.expected_memory(rows))?;
             let table =
@@ -126,15 +130,15 @@ impl Run {
     }
 
     /// The encrypted columns that are compared.
-    fn counted(&self, arrays: &[ArrayRef]) -> Vec<Counted> {
-        let columns = self.compared.names.iter().zip(arrays).zip(&self.sources);
-        let encrypted = columns.filter(|(_, source)| source.key().is_some());
-        let counted = |((name, array), _): ((&String, &ArrayRef), &Source)| Counted {
-            name: name.clone(),
-            cells: vec![array.clone()],
-            is_compared: true,
-        };
-        encrypted.map(counted).collect()
+    fn counted(&self, fields: &Schema, arrays: &[ArrayRef]) -> Result<Vec<Counted>> {
+        let mut counted = Vec::with_capacity(arrays.len());
+        for ((name, array), place) in self.compared.names.iter().zip(arrays).zip(&self.compared.places) {
+            if let Some(column) = EncryptedField::of(fields.field(*place))? {
+                let (name, cells) = (name.clone(), vec![array.clone()]);
+                counted.push(Counted { name, cells, column: column.cell_type.column, is_compared: true });
+            }
+        }
+        Ok(counted)
     }
 
     async fn table(&self, session: Option<Session>, rows: usize, arrays: &[ArrayRef]) -> Result<Table> {

@@ -29,6 +29,7 @@ use super::columns::Columns;
 use super::progress::{PhaseMetrics, Progress, Watch};
 use super::run::Run;
 use crate::Veil;
+use crate::census::QuestionRule;
 
 /// Rows for which a cost is told where their number is not known.
 const EXAMPLE_ROWS: usize = veil_slots::DEGREE;
@@ -136,7 +137,7 @@ impl DisplayAs for KAnonymizeExec {
         write!(f, ", ciphertexts={ciphertexts}, MB_up={}, MB_down={}", megabytes(bytes_up), megabytes(bytes_down))?;
         write!(f, ", MB_memory={}", megabytes(shape.memory(&settings) as u64))?;
         let leakage = self.leakage();
-        write!(f, ", p1_learns=[{}], p2_learns=[{}]", leakage.p1, leakage.p2)
+        write!(f, ", p1_learns=[{}], p2_learns=[{}], {QuestionRule}", leakage.p1, leakage.p2)
     }
 }
 

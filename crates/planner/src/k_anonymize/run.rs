@@ -19,7 +19,7 @@ use tracing::warn;
 use veil_cells::{CellArray, CellType, Provenance, carry_rows, set_rows};
 use veil_privacy::clusters::draw_centres;
 use veil_protocols::k_anonymize::{Anonymised, Phase, Quasi, Settings, Shape, k_anonymize};
-use veil_protocols::{ProtocolError, Session};
+use veil_protocols::{ProtocolError, Session, census};
 use veil_udfs::{VeilOptions, damaged_cell};
 
 use super::columns::{Columns, Source};
@@ -27,7 +27,7 @@ use super::exec::shape;
 use super::progress::{PhaseMetrics, Watch};
 use super::{Anonymisation, Request, Start};
 use crate::Veil;
-use crate::census::{Counted, RowAnchors, take_census};
+use crate::census::{Counted, RowAnchors, ask_under, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
 
@@ -72,11 +72,14 @@ impl Run {
             return Ok(Vec::new());
         }
         let (rows, settings) = (input.rows, self.request.settings());
-        let (_, anchors) = take_census("k_anonymize", rows, self.counted(&input)).await?;
+        let counted = self.counted(&input);
+        let columns = counted.iter().filter(|counted| counted.is_compared).map(|counted| counted.column).collect();
+        let (census, anchors) = take_census("k_anonymize", rows, counted).await?;
         let (quasi, initial) = self.prepared(&input).await?;
         let shape = shape(&self.columns, &self.request, rows);
         self.memory.try_grow(shape.memory(&settings)).map_err(|_| too_large(shape, &settings))?;
         let session = self.veil.session(self.columns.key, &self.options).await?;
+        let session = ask_under(&session, census::Question::KAnonymize, columns, &census).await?;
         // Before it begins: a run that is given up has shown some of it, too.
         if let Some(warning) = self.request.warning() {
             warn!("{warning}");
@@ -97,19 +100,20 @@ impl Run {
 
     /// The encrypted columns: quasi-identifiers, which are compared, and all that pass.
     fn counted(&self, input: &Input) -> Vec<Counted> {
+        // What is published has the id of what it was made from.
+        let column =
+            |at: usize| CellType::of_field(self.schema.fields().get(at)?).ok()?.map(|cell_type| cell_type.column);
         let quasi = self.names.iter().zip(&input.quasi).zip(&self.columns.quasi);
         let compared = quasi.filter(|(_, (_, source))| !matches!(source, Source::Clear(_)));
-        let compared = compared.map(|((name, array), _)| Counted {
-            name: name.clone(),
-            cells: vec![array.clone()],
-            is_compared: true,
+        let compared = compared.filter_map(|((name, array), (place, _))| {
+            let column = column(self.columns.sources.iter().position(|source| source == place)?)?;
+            Some(Counted { name: name.clone(), cells: vec![array.clone()], column, is_compared: true })
         });
         let passes =
             self.schema.fields().iter().take(self.columns.sources.len()).enumerate().filter_map(|(at, field)| {
-                let is_encrypted = matches!(CellType::of_field(field), Ok(Some(_)));
                 let cells = input.rest.iter().filter_map(|rest| rest.arrays.get(at).cloned().flatten());
-                let counted = Counted { name: field.name().clone(), cells: cells.collect(), is_compared: false };
-                (is_encrypted && !counted.cells.is_empty()).then_some(counted)
+                let (name, column, cells) = (field.name().clone(), column(at)?, cells.collect::<Vec<_>>());
+                (!cells.is_empty()).then_some(Counted { name, cells, column, is_compared: false })
             });
         compared.chain(passes).collect()
     }

@@ -23,6 +23,7 @@ use veil_udfs::VeilOptions;
 use super::columns::{Columns, schema};
 use super::run::{PROTOCOLS, Run};
 use crate::Veil;
+use crate::census::RELEASE_RULE;
 
 /// Seals rows to a recipient.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl DisplayAs for ReleaseExec {
             told.dedup();
             told.join("; ")
         };
-        write!(f, ", p1_learns=[{}], p2_learns=[{}]", told(|of| of.p1), told(|of| of.p2))
+        write!(f, ", p1_learns=[{}], p2_learns=[{}], {RELEASE_RULE}", told(|of| of.p1), told(|of| of.p2))
     }
 }
 

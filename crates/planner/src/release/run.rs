@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 use super::columns::{Columns, schema};
 use super::parcels::{flags, parcel_rows, prepare, row_keys};
 use crate::Veil;
-use crate::census::{Counted, take_census};
+use crate::census::{Counted, RowAnchors, release_under, take_census};
 use crate::error::protocol;
 use crate::identifiers::Source;
 use crate::row_bytes::row_bytes;
@@ -62,6 +62,8 @@ struct Underway {
     session: Session,
     signer: Arc<dyn Attester>,
     permit: Vec<u8>,
+    /// Of every row.
+    anchors: RowAnchors,
     header: Digest,
     terms: Terms,
     classes: Option<ClassSizes>,
@@ -89,22 +91,17 @@ impl Run {
             query: self.query.clone(),
             software: software(),
             columns: self.columns.asked(),
-            rows: None,
         };
-        let (mut admission, mut terms) = self.apply(&session, &application).await?;
+        let (admission, terms) = self.apply(&session, &application).await?;
         // A row that counts twice may stand anywhere, so that nothing leaves before all rows have been seen.
         let rows = self.collect(input).await?;
-        self.count(&rows, &terms).await?;
-        if let (None, Some(_)) = (&terms.k, terms.min_rows) {
-            // P2 seals nothing before it has heard that there are enough.
-            let rows = Some(rows.num_rows() as u64);
-            (admission, terms) = self.apply(&session, &Application { rows, ..application }).await?;
-        }
+        let (session, permit, anchors) = self.count(&session, &rows, admission.permit, &terms).await?;
         let mut underway = Underway {
             id,
             session,
             signer,
-            permit: admission.permit,
+            permit,
+            anchors,
             header: Digest::of(&admission.header),
             terms,
             classes: None,
@@ -154,32 +151,26 @@ impl Run {
         Ok(concat_batches(&input.schema(), &batches)?)
     }
 
-    /// Counts the rows: each row of an encrypted file once, and as many as the policy wants, in the release and in every sum.
-    async fn count(&self, rows: &RecordBatch, terms: &Terms) -> Result<()> {
+    /// Counts the rows, each row of an encrypted file once, and has P2 hold them against the policy.
+    async fn count(
+        &self,
+        session: &Session,
+        rows: &RecordBatch,
+        permit: Vec<u8>,
+        terms: &Terms,
+    ) -> Result<(Session, Vec<u8>, RowAnchors)> {
         let k_columns = terms.k.as_ref().map_or(&[][..], |(_, places)| places);
         let counted = self.columns.encrypted.iter().filter(|(place, _)| self.columns.flag != Some(*place));
-        let counted = counted.filter_map(|(place, _)| {
-            let name = self.columns.fields.get(*place)?.name().clone();
-            Some(Counted {
-                name,
-                cells: vec![rows.columns().get(*place)?.clone()],
-                is_compared: k_columns.contains(place),
-            })
+        let counted = counted.filter_map(|(place, column)| {
+            let (name, is_compared) = (self.columns.fields.get(*place)?.name().clone(), k_columns.contains(place));
+            let cells = vec![rows.columns().get(*place)?.clone()];
+            Some(Counted { name, cells, column: column.cell_type.column, is_compared })
         });
-        let (census, _) = take_census("release", rows.num_rows(), counted.collect()).await?;
-        let least = terms.min_rows.unwrap_or(0);
-        let denied = |sentence: String| Err(protocol(ProtocolError::Denied(sentence)));
-        match census.least {
-            _ if census.people < least => denied(format!(
-                "{} rows are fewer than the {least} that the policy wants in a release: ask for more",
-                census.people
-            )),
-            Some(people) if people < least => denied(format!(
-                "a sum or average counts as {people} rows, since rows with other weights than the rest count by themselves, and the policy wants {least}: \
-                 add up more rows, all with the same factors"
-            )),
-            _ => Ok(()),
-        }
+        let counted: Vec<Counted> = counted.collect();
+        let columns = counted.iter().map(|counted| counted.column).collect();
+        let (census, anchors) = take_census("release", rows.num_rows(), counted).await?;
+        let (session, permit) = release_under(session, permit, columns, &census).await?;
+        Ok((session, permit, anchors))
     }
 
     /// Has P2 count the classes.
@@ -292,7 +283,9 @@ impl Run {
                 Some(HiddenRows::seal(&batch_of(hidden, rows.num_rows())?, &keys).map_err(|error| self.named(error))?)
             }
         };
-        let (permit, anchors) = (underway.permit.clone(), Anchors::default());
+        let (permit, mut anchors) = (underway.permit.clone(), Anchors::default());
+        let first = underway.rows as usize;
+        (first..first + rows.num_rows()).for_each(|row| anchors.add(&underway.anchors.of_row(row)));
         let parcel = Parcel { permit, number, rows: rows.num_rows(), anchors, columns, seed: *seed };
         let mut sealed = seal_parcels(&session, vec![parcel]).await.map_err(protocol)?;
         let SealedParcel { sealed, receipt } = sealed.pop().ok_or_else(|| protocol(ProtocolError::Cancelled))?;

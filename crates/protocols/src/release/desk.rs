@@ -20,8 +20,15 @@ pub trait Desk: Send + Sync {
         rng: &mut dyn CryptoRng,
     ) -> Result<Admission, ProtocolError>;
 
-    /// Holds a census of rows, none of which is there twice, against the rules for questions, or against the permit of a release.
-    fn census(&self, session: [u8; 16], counted: Counted, rng: &mut dyn CryptoRng) -> Result<Granted, ProtocolError>;
+    /// Holds a census of rows, none of which is there twice, against the rules for questions, or against the permit of a release. A question about
+    /// several tables has one census for each; the later ones come with the receipt of the one before, and what they give is good for all of them.
+    fn census(
+        &self,
+        session: [u8; 16],
+        before: &[u8],
+        counted: Counted,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Granted, ProtocolError>;
 
     /// Whether numbers may be opened to P1, before anything is decrypted. What is granted is spent, durably, when this returns.
     fn opens(&self, asked: Asked<'_>) -> Result<(), ProtocolError>;
@@ -29,9 +36,8 @@ pub trait Desk: Send + Sync {
     /// Holds the sizes of classes against a permit: the same permit, with them.
     fn classes(&self, permit: &[u8], sizes: &ClassSizes, rng: &mut dyn CryptoRng) -> Result<Vec<u8>, ProtocolError>;
 
-    /// Value lanes of every encrypted column that a permit is for, hidden NULLs included; `require_census` says that its rows must have been
-    /// counted.
-    fn lanes(&self, permit: &[u8], require_census: bool) -> Result<Vec<usize>, ProtocolError>;
+    /// Value lanes of every encrypted column that a permit is for, hidden NULLs included. Its rows must have been counted.
+    fn lanes(&self, permit: &[u8]) -> Result<Vec<usize>, ProtocolError>;
 
     /// Spends what is to be spent, adds noise, and seals. The same again gives the same values.
     fn seal(&self, parcel: OpenedParcel<'_>, rng: &mut dyn CryptoRng) -> Result<SealedParcel, ProtocolError>;
@@ -72,8 +78,6 @@ pub struct OpenedParcel<'a> {
     pub number: u32,
     /// Rows.
     pub rows: u32,
-    /// The most rows that a parcel with such columns has.
-    pub most_rows: u32,
     /// The rows of files that its rows are made of, none of which is there twice.
     pub anchors: &'a Anchors,
     /// The encrypted columns.

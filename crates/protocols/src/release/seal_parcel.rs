@@ -130,14 +130,12 @@ impl Protocol for SealParcel {
     ) -> Result<Answer, ProtocolError> {
         let desk = required(context)?;
         // Before anything is decrypted.
-        let lanes = desk.lanes(&query.permit, context.require_census)?;
+        let lanes = desk.lanes(&query.permit)?;
         let Query { permit, number, rows, forms, counts, seeds, places, bodies, masks, sums, slots, anchors } = query;
         let samples = samples::decode_many(&seeds, &places, &bodies, MAX_VALUES)?;
         let anchors = Anchors::from_bytes(&anchors)?;
         anchors.occur_once()?;
-        if context.require_census || !anchors.0.is_empty() {
-            are_named(&samples, &anchors)?;
-        }
+        are_named(&samples, &anchors)?;
         let (mut samples, mut masks, mut sums) = (samples.as_slice(), masks.as_slice(), sums.as_slice());
         let (mut counts, mut slots) = (counts.into_iter(), slots.into_iter());
         let malformed = |why: &str| ProtocolError::Malformed(why.to_owned());
@@ -180,9 +178,8 @@ impl Protocol for SealParcel {
         if !samples.is_empty() || !sums.is_empty() || counts.next().is_some() || slots.next().is_some() {
             return Err(malformed("a parcel has more columns than its permit"));
         }
-        let most_rows = most_rows(dense_lanes) as u32;
         let SealedParcel { sealed, receipt } =
-            desk.seal(OpenedParcel { permit: &permit, number, rows, most_rows, anchors: &anchors, columns }, rng)?;
+            desk.seal(OpenedParcel { permit: &permit, number, rows, anchors: &anchors, columns }, rng)?;
         Ok(Answer { sealed, receipt })
     }
 }

@@ -20,7 +20,7 @@ impl Desk for AnyQuestion {
         refused()
     }
 
-    fn census(&self, _: [u8; 16], counted: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
+    fn census(&self, _: [u8; 16], _: &[u8], counted: Counted, _: &mut dyn CryptoRng) -> Result<Granted, ProtocolError> {
         Ok(Granted { receipt: b"receipt".to_vec(), permit: counted.permit })
     }
 
@@ -32,7 +32,7 @@ impl Desk for AnyQuestion {
         refused()
     }
 
-    fn lanes(&self, _: &[u8], _: bool) -> Result<Vec<usize>, ProtocolError> {
+    fn lanes(&self, _: &[u8]) -> Result<Vec<usize>, ProtocolError> {
         refused()
     }
 

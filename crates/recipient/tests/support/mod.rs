@@ -17,11 +17,13 @@ use arrow::ipc::reader::FileReader;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use veil_cells::{
-    CONSTANTS_METADATA_KEY, Cell, CellArray, CellType, CellView, ColumnId, Kind, POLYNOMIAL_SIZE, Role,
+    AnchorSet, CONSTANTS_METADATA_KEY, Cell, CellArray, CellType, CellView, ColumnId, Kind, POLYNOMIAL_SIZE, Role,
     SEALED_METADATA_KEY, Width,
 };
 use veil_keys::{OwnerKeys, RecipientKey, decrypt_column};
 use veil_owner::{Declaration, Output, encrypt_file, unwatched};
+use veil_protocols::anchors::Anchors;
+use veil_protocols::census::{Census, Question, take_release_census};
 use veil_protocols::release::apply::apply;
 use veil_protocols::release::attest::attest;
 use veil_protocols::release::seal_parcel::{Column, DenseSample, Parcel, seal_parcels};
@@ -117,6 +119,7 @@ pub(crate) struct Plan<'a> {
 /// A parcel that waits to be sealed.
 pub(crate) struct Ready {
     seed: [u8; 32],
+    anchors: Anchors,
     columns: Vec<Column>,
     seen: RecordBatch,
     hidden: Option<HiddenRows>,
@@ -226,13 +229,13 @@ impl House {
                 false => Vec::new(),
             };
             let columns = self.columns(plan, &batch, first, &keys, &mut rng);
-            let seen = seen(plan, &batch, first);
+            let (seen, anchors) = (seen(plan, &batch, first), anchors(&batch));
             match hides {
                 true => {
                     let hidden = HiddenRows::seal(&seen, &keys).unwrap();
-                    Ready { seed, columns, seen: nothing(batch.num_rows()), hidden: Some(hidden) }
+                    Ready { seed, anchors, columns, seen: nothing(batch.num_rows()), hidden: Some(hidden) }
                 }
-                false => Ready { seed, columns, seen, hidden: None },
+                false => Ready { seed, anchors, columns, seen, hidden: None },
             }
         };
         firsts.map(parcel).collect()
@@ -248,10 +251,10 @@ impl House {
         let mut rows = vec![(0, Some(admitted.header), None, None)];
         let (mut digests, mut receipts) = (BTreeMap::new(), BTreeMap::new());
         let mut number = 1;
-        for Ready { seed, columns, seen, hidden } in parcels {
-            let permit = admitted.permit.clone();
-            let parcel = Parcel { permit, number, rows: seen.num_rows(), columns, seed };
-            let sealed = seal_parcels(&self.session, vec![parcel]).await?.remove(0);
+        let (session, counted) = self.count(plan.batch, admitted.permit).await?;
+        for Ready { seed, anchors, columns, seen, hidden } in parcels {
+            let parcel = Parcel { permit: counted.clone(), number, rows: seen.num_rows(), anchors, columns, seed };
+            let sealed = seal_parcels(&session, vec![parcel]).await?.remove(0);
             let seen = SeenValues { seed: Zeroizing::new(seed), batch: seen, hidden };
             let bound = associated(plan.id, Party::P1, number);
             let from_p1 =
@@ -263,11 +266,19 @@ impl House {
         }
         let manifest = Manifest { header, ..self.manifest(plan, application, digests) };
         let unsigned = serde_json::to_vec(&Unsigned { manifest: manifest.clone(), receipts }).unwrap();
-        let p2 = serde_json::from_slice(&attest(&self.session, admitted.permit, unsigned).await?).unwrap();
+        let p2 = serde_json::from_slice(&attest(&session, counted, unsigned).await?).unwrap();
         let p1 = self.owner.p1().signer().attest(MANIFEST_CONTEXT, &manifest.to_bytes().unwrap());
         let manifest = SignedManifest { manifest, p1, p2 }.to_json().unwrap();
         rows.push((number, None, None, Some(manifest)));
         Ok(table(plan.id, rows))
+    }
+
+    /// Has P2 count the rows of a release.
+    async fn count(&self, batch: &RecordBatch, permit: Vec<u8>) -> Result<(Session, Vec<u8>), ProtocolError> {
+        let (Anchors(files), rows) = (anchors(batch), batch.num_rows() as u64);
+        let (question, columns) = (Question::Release, Vec::new());
+        let census = Census { question, columns, rows, constants: 0, files, least: 1, least_sum: None, permit };
+        take_release_census(&self.session, census).await
     }
 
     fn application(&self, plan: &Plan<'_>) -> Application {
@@ -292,7 +303,6 @@ impl House {
             columns.push(AskedColumn { name: "suppressed".to_owned(), content });
         }
         Application {
-            rows: None,
             release: plan.id,
             key_set: self.owner.key_id(),
             recipient: "alice".to_owned(),
@@ -391,6 +401,24 @@ impl House {
             digests,
         }
     }
+}
+
+/// The rows of the file that a batch is of.
+fn anchors(batch: &RecordBatch) -> Anchors {
+    let mut anchors = Anchors::default();
+    let fields = batch.schema_ref().fields().iter();
+    let columns = fields.zip(batch.columns()).filter_map(|(field, array)| {
+        CellType::of_field(field).unwrap().is_some().then(|| CellArray::try_new(array).unwrap())
+    });
+    let columns: Vec<CellArray<'_>> = columns.collect();
+    for row in 0..batch.num_rows() {
+        let mut of_row = AnchorSet::default();
+        for bytes in columns.iter().filter_map(|column| column.bytes(row)) {
+            of_row.union(&CellView::parse(bytes).unwrap().provenance().unwrap().unwrap().anchors());
+        }
+        anchors.add(&of_row);
+    }
+    anchors
 }
 
 /// The samples of one lane, of rows that are not NULL.
