@@ -345,7 +345,7 @@ async fn an_early_end_opens_a_bit_a_round() {
     let opened = opened_to_p1(heard.responder.counters());
     assert_eq!(opened, [(Purpose::ClusterFlags, 4), (Purpose::StopBit, outcome.rounds_run as u64)]);
     let told = settings.leakage();
-    assert!(told.p1.contains("whether a round moved a centre") && told.p2.contains("rows of small clusters stand out"));
+    assert!(told.p1.contains("whether a round moved a centre") && told.p2.contains("which rows small clusters have"));
     settings.comparison = Comparison::Exact;
     assert!(!settings.leakage().p2.contains("blur"));
 }

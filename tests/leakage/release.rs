@@ -62,7 +62,7 @@ async fn sealed(parties: &Parties, columns: Vec<ParcelColumn>) -> (Vec<Vec<u64>>
         permit: Vec::new(),
         number: number as u32 + 1,
         rows: DEGREE,
-        anchors: Anchors::default(),
+        anchors: anchors(&column),
         columns: vec![column],
         seed: seed_of(number),
     };
@@ -72,6 +72,16 @@ async fn sealed(parties: &Parties, columns: Vec<ParcelColumn>) -> (Vec<Vec<u64>>
     };
     let out = seal_parcels(&parties.session, parcels).await.unwrap().into_iter().map(words).collect();
     (out, parties.transcript())
+}
+
+/// The rows of the file that a column's cells are of.
+fn anchors(column: &ParcelColumn) -> Anchors {
+    let mut anchors = Anchors::default();
+    if let ParcelColumn::Cells(lanes) = column {
+        let samples = lanes.iter().flatten();
+        samples.for_each(|sample| anchors.add(&sample.seed.anchor(sample.index).into_iter().collect()));
+    }
+    anchors
 }
 
 fn seed_of(number: usize) -> [u8; 32] {

@@ -25,7 +25,7 @@ pub(super) struct Hospital {
     pub(super) alice: RecipientKey,
 }
 
-const DECLARATION: &str = r#"
+pub(super) const DECLARATION: &str = r#"
 [table]
 name = "patients"
 [column.name]
@@ -59,7 +59,7 @@ kind = "clear"
 const HIERARCHY: &str = "flu,infectious,*\nmeasles,infectious,*\nasthma,lung,*\ncopd,lung,*\n";
 
 /// So many patients, of whom some values are missing.
-fn patients(rows: usize) -> String {
+pub(super) fn patients(rows: usize) -> String {
     let illnesses = ["flu", "measles", "asthma", "copd"];
     let mut csv = "name,age,zip,cost,smoker,illness,born,region\n".to_owned();
     for row in 0..rows {
@@ -348,9 +348,11 @@ async fn what_the_policy_does_not_allow_is_refused() {
     let clear =
         hospital.world.refusal("SELECT * FROM release((SELECT region FROM patients), recipient => 'alice')").await;
     assert_eq!(clear, "no column of the table is encrypted: release is for encrypted tables");
-    // P2 cannot see how many rows are in a sum: what counts is how many rows leave.
-    let average = hospital.refused("SELECT enc_avg(age) AS age FROM patients").await;
-    assert_eq!(average, "1 rows are fewer than the 20 that the policy wants in a release: ask for more");
+    let few = hospital.refused("SELECT enc_avg(age) AS age FROM (SELECT * FROM patients LIMIT 19)").await;
+    let sentence = "a sum or average of the release is of 19 rows that count the same in it, and the policy wants 20: group less finely";
+    assert_eq!(few, sentence);
+    let (average, _) = hospital.released("SELECT enc_avg(age) AS age FROM patients").await;
+    assert_eq!(average.num_rows(), 1);
 
     let (found, _) = hospital.released("SELECT age, cost FROM patients").await;
     assert_eq!((found.num_rows(), found.num_columns()), (30, 2));

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use veil_release::{Ledger, NoiseBy, Policy, ReleaseDesk};
 use veilfusion::protocols::{Channel, Frame, Frames, Limits, ProtocolError, Randomness, Responder};
 
-use super::release::{Hospital, texts};
+use super::release::{DECLARATION, Hospital, patients, texts};
 use super::world::sentence;
 
 /// The numbers of the parts that a release gives, and how it ends. An error may come before parts that were under way.
@@ -141,7 +141,7 @@ async fn values_without_noise_among_others_are_refused() {
         let recursion = |next: &str| {
             format!(
                 "CREATE TABLE again AS WITH RECURSIVE t AS (SELECT one AS age, 1 AS n FROM {mode} UNION ALL SELECT {next}, t.n + 1 FROM t \
-                 CROSS JOIN {mode} s WHERE t.n < 2) SELECT age FROM t"
+                 CROSS JOIN {mode} s WHERE t.n < 2) SELECT age FROM t WHERE n = 1"
             )
         };
         let refused = hospital.world.refusal(&recursion("s.raw")).await;
@@ -156,7 +156,12 @@ async fn values_without_noise_among_others_are_refused() {
         for (sql, spent) in [
             (case("one", "two"), 2_000_000),
             (case("one", "NULL"), 1_000_000),
-            (format!("SELECT one AS age FROM {mode} UNION ALL SELECT two FROM {mode}"), 2_000_000),
+            (
+                format!(
+                    "SELECT one AS age FROM {mode} WHERE region = 'north' UNION ALL SELECT two FROM {mode} WHERE region = 'south'"
+                ),
+                2_000_000,
+            ),
             (format!("SELECT dp_laplace(age, 0.5) AS age FROM ({})", case("one", "raw")), 1_500_000),
         ] {
             let (_, received) = hospital.released(&sql).await;
@@ -227,7 +232,8 @@ impl Hospital {
 async fn a_changed_policy_ends_what_began_under_another() {
     let rules = "columns = [\"age\", \"zip\"]\nmin_k = 2\nk_columns = [\"zip\"]\n";
     let hospital = Hospital::new(924, 20, rules).await;
-    let sql = "SELECT age, zip FROM patients UNION ALL SELECT age, zip FROM patients";
+    hospital.world.table("again", &patients(20), DECLARATION).await;
+    let sql = "SELECT age, zip FROM patients UNION ALL SELECT age, zip FROM again";
     let now: Clock = || 1_790_000_000;
     for (at, most) in [("apply", 1), ("check_classes", 1), ("seal_parcel", 2)] {
         let [same, again] = ["", ""].map(|words| hospital.policy(words, rules));

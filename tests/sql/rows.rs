@@ -135,14 +135,18 @@ async fn constants_are_nobody() {
             format!("SELECT * FROM release({made}, recipient => 'alice')"),
         ] {
             let refused = world.refusal(&question).await;
-            assert!(refused.contains("constants that the engine made"), "{question}\n{refused}");
+            // What is computed has no bounds to scale distances by, and does not get so far.
+            let is_refused = refused.contains("constants that the engine made")
+                || question.contains("k_anonymize(") && refused.contains("was computed and has no bounds")
+                || question.contains("sweep(") && refused.contains("was computed and has no bounds");
+            assert!(is_refused, "{question}\n{refused}");
         }
     }
     // Another column is no better than a constant: its values are few.
     world.run(&format!("CREATE TABLE other AS SELECT * FROM {}", beside("zip"))).await.unwrap();
     for question in ["identifiers(other, k => 5, columns => (age))", "risk(other, quasi => (age))"] {
         let refused = world.refusal(&format!("SELECT * FROM {question}")).await;
-        assert!(refused.contains("is made of other columns, or with other factors"), "{question}: {refused}");
+        assert!(refused.contains("is made of other columns in some rows"), "{question}: {refused}");
     }
     // A column that is the same for everybody tells nothing, and is no obstacle.
     let alike = "(SELECT mask_redact(age, 30) AS age, zip FROM patients)";
@@ -168,7 +172,9 @@ async fn questions_count_rows_once() {
         format!("SELECT * FROM utility({twice}, (SELECT * FROM patients), quasi => (age))"),
     ] {
         let refused = world.refusal(&question).await;
-        assert!(refused.contains(TWICE), "{question}\n{refused}");
+        let is_refused = refused.contains(TWICE)
+            || question.contains("unpivoted") && refused.contains("is made of other columns in some rows");
+        assert!(is_refused, "{question}\n{refused}");
     }
     let sizes = world.run("SELECT * FROM class_sizes(patients, quasi => (age))").await.unwrap();
     let (size, classes) = (sizes.column(0).as_primitive::<Int64Type>(), sizes.column(1).as_primitive::<Int64Type>());

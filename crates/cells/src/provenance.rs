@@ -32,20 +32,32 @@ const MAX_GROUPS: usize = 64;
 
 /// Which columns of a row are in a value, with which factors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Pattern(u64);
+pub struct Pattern {
+    columns: u64,
+    weighted: u64,
+}
+
+/// Bytes of a pattern.
+const PATTERN: usize = 16;
 
 impl Pattern {
     /// A column of a file with a factor.
     pub fn of(column: u16, factor: i64) -> Self {
         let [a, b] = column.to_le_bytes();
         let [c, d, e, f, g, h, i, j] = factor.to_le_bytes();
-        Self(xxh3_64(&[a, b, c, d, e, f, g, h, i, j]))
+        Self { columns: xxh3_64(&[a, b]), weighted: xxh3_64(&[a, b, c, d, e, f, g, h, i, j]) }
     }
 
     /// Both at once; the order does not matter.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self(self.0.wrapping_add(other.0))
+        Self { columns: self.columns.wrapping_add(other.columns), weighted: self.weighted.wrapping_add(other.weighted) }
+    }
+
+    /// The same columns, whatever their factors are.
+    #[must_use]
+    pub fn unweighted(self) -> Self {
+        Self { weighted: 0, ..self }
     }
 
     /// All of it times a factor.
@@ -53,8 +65,17 @@ impl Pattern {
     fn times(self, factor: i64) -> Self {
         match factor {
             1 => self,
-            _ => Self(xxh3_64(&[self.0.to_le_bytes(), factor.to_le_bytes()].concat())),
+            _ => Self { weighted: xxh3_64(&[self.weighted.to_le_bytes(), factor.to_le_bytes()].concat()), ..self },
         }
+    }
+
+    fn to_bytes(self) -> [u8; PATTERN] {
+        (u128::from(self.columns) << 64 | u128::from(self.weighted)).to_le_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8; PATTERN]) -> Self {
+        let both = u128::from_le_bytes(*bytes);
+        Self { columns: (both >> 64) as u64, weighted: both as u64 }
     }
 }
 
@@ -210,8 +231,8 @@ impl Provenance {
             bit(DRAWN, self.drawn) | bit(UNEVEN, self.uneven) | bit(SUMMED, self.summed),
             self.groups.len() as u8,
         ]);
-        for (Pattern(pattern), anchors) in &self.groups {
-            out.extend_from_slice(&pattern.to_le_bytes());
+        for (pattern, anchors) in &self.groups {
+            out.extend_from_slice(&pattern.to_bytes());
             match anchors {
                 AnchorSet::Few(few) => {
                     out.push(few.len() as u8);
@@ -234,7 +255,7 @@ impl Provenance {
         let [_, groups, rest @ ..] = bytes else { return None };
         let mut rest = rest;
         for _ in 0..*groups {
-            let (_, behind) = rest.split_first_chunk::<8>()?;
+            let (_, behind) = rest.split_first_chunk::<PATTERN>()?;
             let (kind, behind) = behind.split_first()?;
             let (length, behind) = match *kind {
                 BITMAPS => {
@@ -257,7 +278,7 @@ impl Provenance {
         let mut read = Self { groups: Vec::new(), drawn: has(DRAWN), uneven: has(UNEVEN), summed: has(SUMMED) };
         let mut rest = rest;
         for _ in 0..*count {
-            let (pattern, behind) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
+            let (pattern, behind) = rest.split_first_chunk::<PATTERN>().ok_or_else(malformed)?;
             let (kind, behind) = behind.split_first().ok_or_else(malformed)?;
             let (anchors, behind) = match *kind {
                 BITMAPS => {
@@ -274,7 +295,7 @@ impl Provenance {
             if anchors.is_empty() {
                 return Err(malformed());
             }
-            read.groups.push((Pattern(u64::from_le_bytes(*pattern)), anchors));
+            read.groups.push((Pattern::from_bytes(pattern), anchors));
             rest = behind;
         }
         let is_one_form = read.groups.is_sorted_by(|a, b| a.0 < b.0) && read.groups.len() <= MAX_GROUPS;
@@ -288,10 +309,10 @@ impl Provenance {
     #[inline]
     pub(crate) fn only_row(bytes: &[u8]) -> Option<(Anchor, Pattern, bool)> {
         let [flags, 1, rest @ ..] = bytes else { return None };
-        let (pattern, rest) = rest.split_first_chunk::<8>()?;
+        let (pattern, rest) = rest.split_first_chunk::<PATTERN>()?;
         let [1, anchor @ ..] = rest else { return None };
         let anchor = <&[u8; ANCHOR]>::try_from(anchor).ok()?;
-        (flags & !DRAWN == 0).then(|| (anchor_of(anchor), Pattern(u64::from_le_bytes(*pattern)), flags & DRAWN != 0))
+        (flags & !DRAWN == 0).then(|| (anchor_of(anchor), Pattern::from_bytes(pattern), flags & DRAWN != 0))
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tokio::runtime::Runtime;
+use tracing::warn;
 use veil_flight_p2::{P2Server, ServerConfig, ServerTls};
 use veil_keys::{KeyFile, P2Keys};
 use veil_protocols::{Limits, Randomness, Responder};
 use veil_release::{Ledger, Policy, ReleaseDesk, SignedPolicy};
 
-use crate::progress::say;
 use crate::{Outcome, p2_status, server};
 
 /// Run P2, the key holder: a server that answers the engine's rounds and sees masked numbers only
@@ -104,8 +104,8 @@ fn run_server(arguments: &Serve) -> Outcome {
     let limits = Limits { bytes: usize::from(arguments.max_batch_mib) << 20, ..Limits::default() };
     let responder = Responder::new(Arc::new(keys.clone()), limits, Randomness::os());
     let desk = desk(arguments.policy.as_deref(), arguments.state.as_deref(), keys)?;
-    if arguments.state.is_none() && !arguments.quiet {
-        say("NOTE: without --state this P2 forgets, when it ends, how many numbers questions have opened today.");
+    if arguments.state.is_none() {
+        warn!("without --state this P2 forgets, when it ends, how many numbers questions have opened today");
     }
     let responder = Arc::new(responder.with_desk(Arc::new(desk)));
     let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.client_ca) {

@@ -96,7 +96,7 @@ mod tests {
         };
         assert_eq!(fields("multiply"), ["multiply", "1", "5", "1000", "2000", "1.50"]);
         assert_eq!(fields("lift "), ["lift", "0", "0", "0", "0", "0.00"]);
-        let opened = "numbers opened to P1: metric 0, cluster flags 0, stop bit 0, size histogram 0, small classes 0\n";
+        let opened = "numbers opened to P1: metric 0, cluster flags 0, stop bit 0, size histogram 0, small classes 0, class check 0\n";
         assert!(table.ends_with(opened), "{table}");
     }
 }

@@ -359,7 +359,7 @@ fn a_recipient_shows_a_certificate_where_one_is_asked_for() {
     let tls = ["--tls-cert", "p1.pem", "--tls-key", "p1.key", "--client-ca", "ca.pem"];
     let p1 = place.start(&[&serve[..], &tls, &["--listen", "127.0.0.1:0", "-q"]].concat());
     let shown = |name: &'static str, key: &'static str| ["--tls-ca", "ca.pem", "--tls-cert", name, "--tls-key", key];
-    place.succeed(&fetch(&p1, QUERY, "out.csv", &[&KEY[..], &OWNER, &shown("p2.pem", "p2.key")].concat()));
+    place.succeed(&fetch(&p1, QUERY, "out.csv", &[&KEY[..], &OWNER, &shown("alice.pem", "alice.key")].concat()));
     assert_eq!(place.text("out.csv").lines().count(), 5);
     for more in [&["--tls-ca", "ca.pem"][..], &shown("rogue.pem", "rogue.key")] {
         let error = place.fail(&fetch(&p1, QUERY, "x.csv", &[&KEY[..], more].concat()));

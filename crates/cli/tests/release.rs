@@ -221,6 +221,7 @@ fn three_processes_hand_anonymised_rows_to_a_recipient() {
     let (local, copy) = ("COPY (SELECT * FROM anon) TO 'anon.veil.parquet'", ["--format", "csv", "-q"]);
     let sql_arguments =
         ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "--table", "people=people.veil.parquet"];
+    let copy = [&copy[..], &["--embedded-policy", "policy.signed"]].concat();
     place.succeed(&[&sql_arguments[..], &copy, &["-c", ANON, "-c", local]].concat());
     place.succeed(&["decrypt", "anon.veil.parquet", "--keys", "keys/owner.keys", "-o", "expected.csv", "-q"]);
     let (out, expected) = (place.read("out.csv"), place.read("expected.csv"));
@@ -363,7 +364,7 @@ fn wrong_policies_and_keys_are_refused() {
     let refused = place.fail(&[&p2[..], &["changed.signed"]].concat());
     assert!(refused.contains("signature"), "{refused}");
     place.sign("ended.signed", "columns = [\"age\"]");
-    let ended = place.read("policy.toml").replace("[recipient.alice]", "expires = \"2020-01-01\"\n[recipient.alice]");
+    let ended = place.read("policy.toml").replace("[ask]", "expires = \"2020-01-01\"\n[ask]");
     place.write("policy.toml", &ended);
     place.succeed(&["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", "policy.signed", "--force"]);
     let p2 = place.p2("127.0.0.1:0", &[]);

@@ -86,7 +86,10 @@ impl Place {
         place.succeed(&["keygen", "-o", "keys", "-q"]);
         let encrypt = ["encrypt", "people.csv", "--declare", "people.toml", "--keys", "keys/owner.keys", "-q"];
         place.succeed(&[&encrypt[..], &["-o", "people.veil.parquet"]].concat());
-        let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+        let key_set = place.read("keys/owner.pub").split_whitespace().nth(1).unwrap().to_owned();
+        fs::write(place.at("ask.toml"), format!("[policy]\nkey_set = \"{key_set}\"\n[ask]\nmin_rows = 2\n")).unwrap();
+        place.succeed(&["policy", "sign", "ask.toml", "--keys", "keys/owner.keys", "-o", "ask.signed"]);
+        let sql = [&["sql", "--keys", "keys/p1.keys", "-q"][..], &EMBEDDED].concat();
         place.succeed(
             &[&sql[..], &["--table", "people=people.veil.parquet", "-c", &ANON.replace(HOSTILE, name)]].concat(),
         );
@@ -187,7 +190,7 @@ fn measure(list: &Value, name: &str, column: Option<&str>) -> f64 {
 
 const REPORT: [&str; 6] =
     ["report", "anon.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys"];
-const EMBEDDED: [&str; 2] = ["--embedded-p2", "keys/p2.keys"];
+const EMBEDDED: [&str; 4] = ["--embedded-p2", "keys/p2.keys", "--embedded-policy", "ask.signed"];
 
 /// A key holder with a policy, an engine, a recipient with a manifest: the report is right about all of it.
 #[test]
@@ -376,7 +379,7 @@ fn what_hides_little_is_not_called_hidden() {
         COPY (SELECT id AS number, name, age, wage, illness, enc_add(cost, 0) AS cost, suppressed,
             CASE WHEN id < 30 THEN dp_geometric(visits, 0.5) ELSE visits END AS visits
         FROM k_anonymize(people, k => 5, comparison => 'blinded', quasi => (age, wage, illness), rounds => 1, seed => 3)) TO 'single.veil.parquet'";
-    let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+    let sql = [&["sql", "--keys", "keys/p1.keys", "-q"][..], &EMBEDDED].concat();
     place.succeed(&[&sql[..], &["--table", "people=people.veil.parquet", "-c", single]].concat());
     let tables = ["report", "single.veil.parquet", "--original", "people.veil.parquet", "--keys", "keys/p1.keys", "-q"];
     place.succeed(&[&tables[..], &EMBEDDED, &["-o", "report.html", "--json", "report.json"]].concat());
@@ -479,7 +482,7 @@ fn rows_are_compared_by_their_order_only_if_told_to() {
     let place = Place::with_column("wage");
     let bare = |columns: &str, from: &str, to: &str| {
         let (table, copy) = (format!("t={from}"), format!("COPY (SELECT {columns} FROM t ORDER BY id) TO '{to}'"));
-        let sql = ["sql", "--keys", "keys/p1.keys", "--embedded-p2", "keys/p2.keys", "-q"];
+        let sql = [&["sql", "--keys", "keys/p1.keys", "-q"][..], &EMBEDDED].concat();
         place.succeed(&[&sql[..], &["--table", &table, "-c", &copy]].concat());
     };
     bare("age, wage, illness", "people.veil.parquet", "before.veil.parquet");

@@ -53,6 +53,14 @@ impl Place {
         self.succeed(&[&["encrypt", "people.csv", "--declare", declaration, "-o", output][..], &keys].concat());
     }
 
+    /// The owner lets questions be about few people.
+    fn allow_few(&self) {
+        let public = fs::read_to_string(self.at("keys/owner.pub")).unwrap();
+        let key_set = public.split_whitespace().nth(1).unwrap();
+        fs::write(self.at("few.toml"), format!("[policy]\nkey_set = \"{key_set}\"\n[ask]\nmin_rows = 2\n")).unwrap();
+        self.succeed(&["policy", "sign", "few.toml", "--keys", "keys/owner.keys", "-o", "few.signed"]);
+    }
+
     fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -304,6 +312,7 @@ fn commands_describe_tables_and_functions() {
 #[test]
 fn blinded_comparisons_leave_a_warning() {
     let place = Place::new();
+    place.allow_few();
     let shell = [
         "sql",
         "--table",
@@ -312,6 +321,8 @@ fn blinded_comparisons_leave_a_warning() {
         "keys/p1.keys",
         "--embedded-p2",
         "keys/p2.keys",
+        "--embedded-policy",
+        "few.signed",
         "-q",
     ];
     let call = |more: &str| {
@@ -410,8 +421,8 @@ fn ctrl_c_cancels() {
 struct P2(Child, String);
 
 impl P2 {
-    fn start(place: &Place, keys: &str) -> Self {
-        let mut command = place.command(&["p2", "--keys", keys, "--listen", "127.0.0.1:0", "-q"]);
+    fn start(place: &Place, keys: &str, more: &[&str]) -> Self {
+        let mut command = place.command(&[&["p2", "--keys", keys, "--listen", "127.0.0.1:0", "-q"][..], more].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -430,7 +441,8 @@ impl Drop for P2 {
 #[test]
 fn both_parties_run_apart() {
     let place = Place::new();
-    let p2 = P2::start(&place, "keys/p2.keys");
+    place.allow_few();
+    let p2 = P2::start(&place, "keys/p2.keys", &["--policy", "few.signed"]);
     let noisy = "COPY (SELECT dp_laplace(age, 1.0) AS age, region FROM people) TO 'noisy.veil.parquet'";
     let keys = ["--keys", "keys/p1.keys", "--p2", &p2.1, "-c", noisy];
     place.sql(&keys);
@@ -448,7 +460,7 @@ fn both_parties_run_apart() {
 
     // SQL can name P2 as well; one that has other keys is refused.
     place.succeed(&["keygen", "-o", "other", "-q"]);
-    let other = P2::start(&place, "other/p2.keys");
+    let other = P2::start(&place, "other/p2.keys", &[]);
     let set = format!("SET veil.p2 = '{}'; SELECT dp_laplace(age, 1.0) FROM people", other.1);
     let error = place.fail(&["--keys", "keys/p1.keys", "-c", &set]);
     assert!(error.contains("key"), "{error}");

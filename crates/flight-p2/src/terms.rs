@@ -107,7 +107,7 @@ mod tests {
     fn every_difference_is_named() {
         let protocols = |name: &str, version| BTreeMap::from([(name.to_owned(), version)]);
         let cases = [
-            (Terms { wire_version: 0, ..terms() }, "the wire version does not match: expected 1, got 0"),
+            (Terms { wire_version: 0, ..terms() }, "the wire version does not match: expected 2, got 0"),
             (Terms { fingerprint: "f".to_owned(), ..terms() }, "the encryption scheme does not match"),
             (
                 Terms { protocols: protocols("lift", 9), ..terms() },

@@ -191,7 +191,7 @@ mod tests {
             ),
             (
                 "COPY (SELECT * FROM k_anonymize(t, k => 5, quasi => (a), seed => 7331)) TO 'anon.parquet'",
-                format!("COPY (SELECT * FROM {call}) TO 'anon.parquet'"),
+                format!("COPY (SELECT * FROM {call}) TO anon.parquet"),
             ),
             (
                 "PREPARE p AS SELECT * FROM k_anonymize(t, k => 5, quasi => (a), seed => 7331)",

@@ -50,7 +50,7 @@ async fn every_kind_arrives_as_its_owner_would_decrypt_it() {
     }
 }
 
-/// P2 adds up what it sealed, and signs no other number of rows; where the policy wants many, it seals nothing before it was told of them.
+/// P2 adds up what it sealed, and signs for no other rows than it has counted; where the policy wants more, it seals nothing.
 #[tokio::test]
 async fn rows_are_what_was_sealed() {
     let house = House::new("");
@@ -60,11 +60,11 @@ async fn rows_are_what_was_sealed() {
     assert_eq!((parcels.len(), batch.num_rows()), (2, 6));
     parcels.pop();
     let refused = house.hand_over(&plan, parcels).await.unwrap_err();
-    assert!(refused.to_string().contains("another number of rows than the release"), "{refused}");
+    assert!(refused.to_string().contains("of other rows than were counted before it"), "{refused}");
     let house = House::new("min_rows = 9000");
     let batch = house.encrypted(CSV);
     let refused = house.release(Plan::new(&batch)).await.unwrap_err();
-    assert!(refused.to_string().contains("the engine has not said that there are so many"), "{refused}");
+    assert!(refused.to_string().contains("6 rows are fewer than the 9000 that the policy wants"), "{refused}");
 }
 
 #[tokio::test]

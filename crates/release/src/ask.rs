@@ -86,7 +86,7 @@ pub enum AskRefusal {
 
     /// Too few rows.
     #[error(
-        "{} is asked about {rows} rows with a value in every column, and the owner's rules want at least {min_rows}; ask about more", .question.name()
+        "{} is asked about {rows} rows, and the owner's rules want at least {min_rows}; ask about more, or have the owner allow fewer ([ask] in the policy)", .question.name()
     )]
     FewRows {
         /// The question.
@@ -328,7 +328,7 @@ numbers = 2000
         assert!(grant(50, 0).is_ok());
         assert_eq!(
             grant(49, 0).unwrap_err().to_string(),
-            "identifiers is asked about 49 rows with a value in every column, and the owner's rules want at least 50; ask about more"
+            "identifiers is asked about 49 rows, and the owner's rules want at least 50; ask about more, or have the owner allow fewer ([ask] in the policy)"
         );
         let constants = grant(1000, 999).unwrap_err().to_string();
         assert!(constants.starts_with("999 rows of identifiers are constants and of no row"), "{constants}");

@@ -8,6 +8,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_cells::{CellType, ColumnId, Kind, Nulls, Width};
 use veil_keys::{OwnerKeys, P2Keys, encrypt_column};
+use veil_protocols::testing::AnyQuestion;
 use veil_protocols::{InProcess, Limits, Randomness, Responder, Session};
 use veil_slots::{DEGREE, L1, Sanitizer, Slots, plain};
 
@@ -25,6 +26,7 @@ impl Parties {
         let owner = OwnerKeys::generate(&mut rng);
         let keys = owner.p2();
         let responder = Responder::new(Arc::new(keys.clone()), Limits::default(), Randomness::fixed(seed ^ 1));
+        let responder = responder.with_desk(Arc::new(AnyQuestion));
         let channel = Arc::new(InProcess::new(Arc::new(responder)));
         let sanitizer = Sanitizer::new(owner.p1().public_key().clone());
         let session = Session::with(channel, owner.key_id(), sanitizer, Randomness::fixed(seed ^ 2));

@@ -44,7 +44,7 @@ async fn groups_arrive_as_the_owner_reads_them() {
     let north = of("region").iter().position(|region| region == "north").unwrap();
     let ages: u32 = (0..6000).step_by(2).map(|row| 20 + row * 7 % 60).sum();
     assert_eq!(of("age")[north], format!("{:.4}", f64::from(ages) / 3000.0));
-    assert_eq!(received.manifest.manifest.protocols["seal_parcel"], 2);
+    assert_eq!(received.manifest.manifest.protocols["seal_parcel"], 3);
 
     // No row is in two of them.
     hospital

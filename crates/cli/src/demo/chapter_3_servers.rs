@@ -11,7 +11,7 @@ use veil_owner::decrypt_batch;
 use super::canaries::Canaries;
 use super::parties::{Parties, Tokens, write_secret};
 use super::table::Table;
-use super::{Failure, Scene, dataset, hexadecimal};
+use super::{Failure, Scene, dataset, hexadecimal, rules};
 
 /// Rows of cells that are shown, and columns.
 const ROWS: usize = 3;
@@ -19,6 +19,12 @@ const COLUMNS: usize = 4;
 
 pub(super) fn tell(scene: &mut Scene, keys: &OwnerKeys) -> Result<Parties, Failure> {
     scene.story.chapter("Two servers start: one with the data, one with the keys")?;
+    scene.story.say(
+        "The owner says what may be asked about the table, and signs it: of how many people at least, and how many numbers a \
+         day P2 may show P1. Rows are people, and count once.",
+    )?;
+    let questions = rules::about_questions(scene)?;
+    rules::sign(scene, &questions)?;
     let steward = token();
     let alice = token();
     write_secret(&scene.at("p1/tokens"), format!("steward {steward} admin\nalice {alice}\n"))?;

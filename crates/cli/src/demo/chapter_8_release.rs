@@ -4,12 +4,12 @@ use std::fs;
 
 use indicatif::HumanCount;
 use veil_privacy::SpentEpsilon;
-use veil_release::{OwnerPublic, SignedManifest};
+use veil_release::SignedManifest;
 
 use super::chapter_6_k_anonymize::Anonymised;
-use super::parties::{P2_COMMAND, P2_POLICY, Parties};
+use super::parties::{P2_COMMAND, Parties};
 use super::table::Table;
-use super::{Failure, Scene, broken, dataset};
+use super::{Failure, Scene, broken, dataset, rules};
 
 /// How many such releases the budget of epsilon is for.
 const RELEASES: f64 = 3.0;
@@ -30,15 +30,10 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
     scene.story.say("alice makes her own key. The owner says who may receive what, and signs it:")?;
     scene.command(&["recipient", "keygen", "-o", "alice/"])?;
     let policy = policy(scene)?;
-    fs::write(scene.at("policy.toml"), &policy)?;
-    scene.story.pause()?;
-    scene.story.quote(&policy)?;
-    let sign = ["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", "policy.signed"];
-    scene.command(&sign)?;
-    fs::copy(scene.at("policy.signed"), scene.at("p2/policy.signed"))?;
+    rules::sign(scene, &policy)?;
     scene.story.pause()?;
     scene.story.say("P2 is stopped and started again with it; P1 finds it by itself:")?;
-    scene.story.command("p2", &[&P2_COMMAND[..], &P2_POLICY].concat())?;
+    scene.story.command("p2", &P2_COMMAND)?;
     parties.restart_p2()?;
 
     let data = &scene.data;
@@ -99,19 +94,16 @@ pub(super) fn tell(scene: &mut Scene, parties: &mut Parties, anonymised: &Anonym
 
 /// What the owner allows.
 fn policy(scene: &Scene) -> Result<String, Failure> {
-    let read =
-        |name: &str| fs::read_to_string(scene.at(name)).map_err(|error| format!("{}: {error}", scene.shown(name)));
-    let owner: OwnerPublic = read("keys/owner.pub")?.parse()?;
-    let public = read("alice/recipient.pub")?;
+    let public = rules::read(scene, "alice/recipient.pub")?;
     let key = public.split_whitespace().find(|word| word.starts_with("x25519:")).unwrap_or_default();
     let data = &scene.data;
     let text = |name: &String| serde_json::Value::from(name.as_str()).to_string();
     let names = |names: &mut dyn Iterator<Item = &String>| dataset::in_lines(&mut names.map(text));
     let columns = names(&mut data.quasi.iter().chain(&data.noised));
-    let mut policy = format!(
-        "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = {}\ncolumns = [{columns}]\n\
+    let mut policy = rules::about_questions(scene)?;
+    policy += &format!(
+        "[recipient.alice]\nkey = \"{key}\"\n[[recipient.alice.allow]]\ntable = {}\ncolumns = [{columns}]\n\
          min_k = {}\nk_columns = [{}]\n",
-        owner.key_set,
         text(&data.table),
         scene.k,
         names(&mut data.quasi.iter())

@@ -33,6 +33,7 @@ mod followed;
 mod parties;
 mod patients;
 mod report;
+mod rules;
 mod steward;
 mod story;
 mod table;

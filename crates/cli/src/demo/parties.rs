@@ -79,8 +79,8 @@ pub(super) struct Mark {
     books: Books,
 }
 
-pub(super) const P2_COMMAND: [&str; 6] = ["p2", "--keys", "p2.keys", "--listen", "127.0.0.1:0", "-v"];
-pub(super) const P2_POLICY: [&str; 4] = ["--policy", "policy.signed", "--state", "state"];
+pub(super) const P2_COMMAND: [&str; 10] =
+    ["p2", "--keys", "p2.keys", "--policy", "policy.signed", "--state", "state", "--listen", "127.0.0.1:0", "-v"];
 
 /// How P1 is started, with the address of P2 and its table.
 pub(super) fn p1_command<'a>(p2: &'a str, table: &'a str) -> Vec<&'a str> {
@@ -89,7 +89,7 @@ pub(super) fn p1_command<'a>(p2: &'a str, table: &'a str) -> Vec<&'a str> {
 }
 
 impl Parties {
-    /// Starts P2 without a policy, then P1, and connects the steward. `shown` hears of each command before it runs.
+    /// Starts P2, then P1, and connects the steward. `shown` hears of each command before it runs.
     pub(super) fn start(
         program: &Program,
         folder: &Path,
@@ -113,11 +113,11 @@ impl Parties {
         Ok(Self { steward, _p1: p1, p2, rounds, calls, program, folder, runtime, quiet })
     }
 
-    /// Stops P2 and starts it with the policy. P1 finds it again by itself.
+    /// Stops P2 and starts it again, with what the policy is now. P1 finds it again by itself.
     pub(super) fn restart_p2(&mut self) -> Result<(), Failure> {
         let log = self.folder.join("p2/p2.log");
         let _ = self.p2.process.0.kill();
-        self.p2 = Server::start(&self.program, "p2", &[&P2_COMMAND[..], &P2_POLICY].concat(), &log)?;
+        self.p2 = Server::start(&self.program, "p2", &P2_COMMAND, &log)?;
         self.rounds.turn_to(self.p2.address);
         Ok(())
     }

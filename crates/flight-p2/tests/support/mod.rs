@@ -11,7 +11,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -37,7 +37,7 @@ impl Certificates {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
         };
-        for (authority, names) in [("ca", ["p1", "p2"]), ("rogue-ca", ["rogue", "rogue-p2"])] {
+        for (authority, names) in [("ca", &["p1", "p2", "alice"][..]), ("rogue-ca", &["rogue", "rogue-p2"])] {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(Vec::new()).unwrap();
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -45,7 +45,8 @@ impl Certificates {
             let issuer = Issuer::new(params, key);
             for name in names {
                 let key = KeyPair::generate().unwrap();
-                let params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+                let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+                params.distinguished_name.push(DnType::CommonName, *name);
                 write(&format!("{name}.pem"), params.signed_by(&key, &issuer).unwrap().pem());
                 write(&format!("{name}.key"), key.serialize_pem());
             }

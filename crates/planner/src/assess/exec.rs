@@ -209,6 +209,7 @@ impl ExecutionPlan for AssessExec {
             memory: MemoryConsumer::new("VeilAssessExec").register(context.memory_pool()),
             context,
             baseline: BaselineMetrics::new(&self.metrics, partition),
+            census: MetricBuilder::new(&self.metrics).subset_time("census_time", partition),
             done: counter("steps_done"),
             known: counter("steps_known"),
             rounds: counter("rounds"),

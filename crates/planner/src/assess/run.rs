@@ -10,7 +10,7 @@ use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput, Time};
 use futures::TryStreamExt;
 use veil_cells::CellType;
 use veil_privacy::ClassSizes;
@@ -29,7 +29,7 @@ use super::summary::Assessment;
 use super::table::Table;
 use super::{Matched, Question};
 use crate::Veil;
-use crate::census::{Counted, ask_under, take_census};
+use crate::census::{Compared, Counted, ask_under, take_census};
 use crate::error::protocol;
 use crate::identifiers::Source;
 use crate::row_bytes::row_bytes;
@@ -46,6 +46,7 @@ pub(super) struct Run {
     pub(super) memory: MemoryReservation,
     pub(super) context: Arc<TaskContext>,
     pub(super) baseline: BaselineMetrics,
+    pub(super) census: Time,
     pub(super) done: Count,
     pub(super) known: Count,
     pub(super) rounds: Count,
@@ -152,8 +153,9 @@ impl Run {
             batches.push(batch);
         }
         let rows = concat_batches(&rows.schema(), &batches)?;
+        let _timer = self.census.timer();
         let counted = self.counted(&rows);
-        let columns = counted.iter().filter(|counted| counted.is_compared).map(|counted| counted.column).collect();
+        let columns = counted.iter().filter(|counted| counted.is_compared()).map(|counted| counted.column).collect();
         let (census, _) = take_census(self.question.function(), rows.num_rows(), counted).await?;
         let session = match session.filter(|_| rows.num_rows() > 0) {
             Some(session) => Some(ask_under(session, self.question.asked(), columns, &census).await?),
@@ -167,9 +169,9 @@ impl Run {
         let columns = rows.schema_ref().fields().iter().zip(rows.columns());
         let counted = columns.filter_map(|(field, array)| {
             let column = CellType::of_field(field).ok().flatten()?.column;
-            let (name, cells, is_compared) =
-                (field.name().clone(), vec![array.clone()], self.quasi.contains(field.name()));
-            Some(Counted { name, cells, column, is_compared })
+            let (name, cells) = (field.name().clone(), vec![array.clone()]);
+            let compared = if self.quasi.contains(&name) { Compared::Held } else { Compared::Not };
+            Some(Counted { name, cells, column, compared })
         });
         counted.collect()
     }

@@ -35,10 +35,8 @@ pub(crate) async fn ask_under(
     columns: Vec<ColumnId>,
     census: &Census,
 ) -> Result<Session> {
-    // Rows of which everything is NULL are nobody, and a column of which nearly everything is NULL is a question about the others. Constants beside
-    // encrypted values have been refused.
-    let rows = census.people.min(census.values.unwrap_or(census.people));
-    let told = census::Census { rows, constants: 0, ..told(question, columns, census) };
+    // Rows of which everything is NULL are nobody, and do not count; constants beside encrypted values have been refused.
+    let told = census::Census { rows: census.people, constants: 0, ..told(question, columns, census) };
     census::take_census(session, told).await.map_err(protocol)
 }
 
@@ -54,7 +52,7 @@ pub(crate) async fn release_under(
 }
 
 fn told(question: Question, columns: Vec<ColumnId>, census: &Census) -> census::Census {
-    let Census { files, people, rows, least, least_sum, .. } = census;
+    let Census { files, people, rows, least, least_sum } = census;
     let file = |rows: &Vec<u32>| FileRows { rows: rows.iter().copied().collect(), occurrences: rows.len() as u64 };
     census::Census {
         question,

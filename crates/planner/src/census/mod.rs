@@ -29,8 +29,25 @@ pub(crate) struct Counted {
     pub(crate) cells: Vec<ArrayRef>,
     /// The column of the owner's that it is, or was computed from.
     pub(crate) column: ColumnId,
-    /// Whether its rows have to be alike: all of them encrypted values of one column or expression, or all of them constants.
-    pub(crate) is_compared: bool,
+    pub(crate) compared: Compared,
+}
+
+/// How alike the rows of a column have to be. Constants beside encrypted values are refused wherever rows are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// Its rows are carried along.
+    Not,
+    /// They are held against each other: all are of the same columns, whatever factors masking gave them.
+    Held,
+    /// They are averaged: all are of the same columns with the same factors.
+    Averaged,
+}
+
+impl Counted {
+    /// Whether its rows are held against each other.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.compared != Compared::Not
+    }
 }
 
 /// What a column has been found to be.
@@ -54,26 +71,22 @@ pub(crate) async fn take_census(
 }
 
 fn count(function: &str, rows: usize, columns: &[Counted]) -> Result<(Census, RowAnchors)> {
-    let (mut anchors, mut values) = (RowAnchors::new(rows), None);
+    let mut anchors = RowAnchors::new(rows);
     for column in columns {
         let (mut found, mut first) = (Found::default(), 0);
         for cells in &column.cells {
             found.read(function, column, cells, first, &mut anchors)?;
             first += cells.len();
         }
-        if column.is_compared && found.constants > 0 && found.encrypted > 0 {
+        if column.is_compared() && found.constants > 0 && found.encrypted > 0 {
             return refuse(format!(
                 "{function}: {} of the rows of {} are constants that the engine made, beside {} encrypted values: constants are nobody, and \
                  would tell the others. Leave these rows out",
                 found.constants, column.name, found.encrypted
             ));
         }
-        if column.is_compared && found.encrypted > 0 {
-            let encrypted = found.encrypted as u64;
-            values = Some(values.map_or(encrypted, |fewest: u64| fewest.min(encrypted)));
-        }
     }
-    Ok((Census { values, ..anchors.census(function)? }, anchors))
+    Ok((anchors.census(function)?, anchors))
 }
 
 /// A rule of the owner's is not kept: the caller may not have this.
@@ -129,14 +142,19 @@ impl Found {
     /// Rows of one file have the same in a column that is compared: otherwise the column that was chosen for a row would tell it.
     fn encrypted_value(&mut self, function: &str, column: &Counted, file: FileId, pattern: Pattern) -> Result<()> {
         self.encrypted += 1;
-        if !column.is_compared || *self.patterns.entry(file).or_insert(pattern) == pattern {
-            return Ok(());
+        let pattern = match column.compared {
+            Compared::Not => return Ok(()),
+            Compared::Held => pattern.unweighted(),
+            Compared::Averaged => pattern,
+        };
+        match *self.patterns.entry(file).or_insert(pattern) == pattern {
+            true => Ok(()),
+            false => refuse(format!(
+                "{function}: {} is made of other columns in some rows than in others, or with other factors: what is compared has to be the \
+                 same in all rows. Leave out the CASE or UNION that chooses",
+                column.name
+            )),
         }
-        refuse(format!(
-            "{function}: {} is made of other columns, or with other factors, in some rows than in others: what is compared has to be the same \
-             in all rows. Leave out the CASE or UNION that chooses",
-            column.name
-        ))
     }
 }
 

@@ -16,8 +16,6 @@ pub(crate) struct Census {
     pub(crate) people: u64,
     /// How many rows the input has.
     pub(crate) rows: u64,
-    /// How many rows have an encrypted value in the compared column that has the fewest, if any has one.
-    pub(crate) values: Option<u64>,
     /// The fewest people that a value counts as.
     pub(crate) least: u64,
     /// The fewest people of a sum, if there are sums.

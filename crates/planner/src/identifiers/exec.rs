@@ -114,7 +114,9 @@ impl IdentifiersExec {
     /// What they may take in a table of so many rows.
     fn cost(&self, rows: usize) -> Cost {
         let tagged = self.sources.iter().filter(|source| matches!(source, Source::Tags(..))).count();
-        Cost::of(self.method(), rows, tagged, &self.levels())
+        let Cost { rounds, bytes } = Cost::of(self.method(), rows, tagged, &self.levels());
+        // The census: a bit a row and what is around it, for a file whose rows all take part.
+        Cost { rounds: rounds + 1, bytes: bytes + rows as u64 / 8 + 1024 }
     }
 }
 
@@ -213,6 +215,7 @@ impl ExecutionPlan for IdentifiersExec {
             key: self.key(),
             memory: MemoryConsumer::new("VeilIdentifiersExec").register(context.memory_pool()),
             baseline: BaselineMetrics::new(&self.metrics, partition),
+            census: MetricBuilder::new(&self.metrics).subset_time("census_time", partition),
             checked: counter("subsets_checked"),
             known: counter("subsets_known"),
             rounds: counter("rounds"),

@@ -13,7 +13,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput, Time};
 use futures::TryStreamExt;
 use veil_cells::{CellArray, KeyId};
 use veil_privacy::lattice::LatticeSearch;
@@ -26,7 +26,7 @@ use super::exec::Compared;
 use super::node::schema;
 use super::{Question, Search};
 use crate::Veil;
-use crate::census::{Counted, ask_under, take_census};
+use crate::census::{Compared as Rows, Counted, ask_under, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
 
@@ -41,6 +41,7 @@ pub(super) struct Run {
     pub(super) key: Option<KeyId>,
     pub(super) memory: MemoryReservation,
     pub(super) baseline: BaselineMetrics,
+    pub(super) census: Time,
     pub(super) checked: Count,
     pub(super) known: Count,
     pub(super) rounds: Count,
@@ -59,6 +60,7 @@ impl Run {
         let mut session = None;
         // No row, no class: nothing identifies anybody, and P2 has nothing to answer.
         if rows > 0 {
+            let timer = self.census.timer();
             let counted = self.counted(&fields, &arrays)?;
             let columns = counted.iter().map(|counted| counted.column).collect();
             let (census, _) = take_census("identifiers", rows, counted).await?;
@@ -66,6 +68,7 @@ impl Run {
                 let asking = self.veil.session(key, &self.options).await?;
                 session = Some(ask_under(&asking, census::Question::Identifiers, columns, &census).await?);
             }
+            timer.done();
             self.memory.try_grow(self.expected_memory(rows))?;
             let table =
                 self.table(session.clone(), rows, &arrays).await.map_err(|error| self.located(error, &arrays))?;
@@ -135,7 +138,7 @@ impl Run {
         for ((name, array), place) in self.compared.names.iter().zip(arrays).zip(&self.compared.places) {
             if let Some(column) = EncryptedField::of(fields.field(*place))? {
                 let (name, cells) = (name.clone(), vec![array.clone()]);
-                counted.push(Counted { name, cells, column: column.cell_type.column, is_compared: true });
+                counted.push(Counted { name, cells, column: column.cell_type.column, compared: Rows::Held });
             }
         }
         Ok(counted)

@@ -12,7 +12,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -194,6 +194,7 @@ impl ExecutionPlan for KAnonymizeExec {
             request: self.request.clone(),
             memory: MemoryConsumer::new("VeilKAnonymizeExec").register(context.memory_pool()),
             baseline: BaselineMetrics::new(&self.metrics, partition),
+            census: MetricBuilder::new(&self.metrics).subset_time("census_time", partition),
             phases: PhaseMetrics::new(&self.metrics, partition),
             watch: self.watch.clone(),
         };

@@ -11,7 +11,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
+use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput, Time};
 use futures::TryStreamExt;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -27,7 +27,7 @@ use super::exec::shape;
 use super::progress::{PhaseMetrics, Watch};
 use super::{Anonymisation, Request, Start};
 use crate::Veil;
-use crate::census::{Counted, RowAnchors, ask_under, take_census};
+use crate::census::{Compared, Counted, RowAnchors, ask_under, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
 
@@ -44,6 +44,7 @@ pub(super) struct Run {
     pub(super) request: Request,
     pub(super) memory: MemoryReservation,
     pub(super) baseline: BaselineMetrics,
+    pub(super) census: Time,
     pub(super) phases: PhaseMetrics,
     pub(super) watch: Watch,
 }
@@ -72,14 +73,19 @@ impl Run {
             return Ok(Vec::new());
         }
         let (rows, settings) = (input.rows, self.request.settings());
+        let timer = self.census.timer();
         let counted = self.counted(&input);
-        let columns = counted.iter().filter(|counted| counted.is_compared).map(|counted| counted.column).collect();
+        let columns = counted.iter().filter(|counted| counted.is_compared()).map(|counted| counted.column).collect();
         let (census, anchors) = take_census("k_anonymize", rows, counted).await?;
+        timer.done();
         let (quasi, initial) = self.prepared(&input).await?;
         let shape = shape(&self.columns, &self.request, rows);
         self.memory.try_grow(shape.memory(&settings)).map_err(|_| too_large(shape, &settings))?;
         let session = self.veil.session(self.columns.key, &self.options).await?;
+        self.phases.enter(Some(Phase::Prepare), &session);
+        let timer = self.census.timer();
         let session = ask_under(&session, census::Question::KAnonymize, columns, &census).await?;
+        timer.done();
         // Before it begins: a run that is given up has shown some of it, too.
         if let Some(warning) = self.request.warning() {
             warn!("{warning}");
@@ -107,13 +113,13 @@ impl Run {
         let compared = quasi.filter(|(_, (_, source))| !matches!(source, Source::Clear(_)));
         let compared = compared.filter_map(|((name, array), (place, _))| {
             let column = column(self.columns.sources.iter().position(|source| source == place)?)?;
-            Some(Counted { name: name.clone(), cells: vec![array.clone()], column, is_compared: true })
+            Some(Counted { name: name.clone(), cells: vec![array.clone()], column, compared: Compared::Averaged })
         });
         let passes =
             self.schema.fields().iter().take(self.columns.sources.len()).enumerate().filter_map(|(at, field)| {
                 let cells = input.rest.iter().filter_map(|rest| rest.arrays.get(at).cloned().flatten());
                 let (name, column, cells) = (field.name().clone(), column(at)?, cells.collect::<Vec<_>>());
-                (!cells.is_empty()).then_some(Counted { name, cells, column, is_compared: false })
+                (!cells.is_empty()).then_some(Counted { name, cells, column, compared: Compared::Not })
             });
         compared.chain(passes).collect()
     }

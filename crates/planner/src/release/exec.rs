@@ -122,6 +122,7 @@ impl ExecutionPlan for ReleaseExec {
             query: self.query.clone(),
             memory: MemoryConsumer::new("VeilReleaseExec").register(context.memory_pool()),
             baseline: BaselineMetrics::new(&self.metrics, partition),
+            census: MetricBuilder::new(&self.metrics).subset_time("census_time", partition),
             rounds: counter("p2_rounds"),
             sent: counter("p2_sent_bytes"),
             received: counter("p2_received_bytes"),

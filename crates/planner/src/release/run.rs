@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput, Time};
 use futures::TryStreamExt;
 use tokio::sync::mpsc::Sender;
 use veil_protocols::anchors::Anchors;
@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 use super::columns::{Columns, schema};
 use super::parcels::{flags, parcel_rows, prepare, row_keys};
 use crate::Veil;
-use crate::census::{Counted, RowAnchors, release_under, take_census};
+use crate::census::{Compared, Counted, RowAnchors, release_under, take_census};
 use crate::error::protocol;
 use crate::identifiers::Source;
 use crate::row_bytes::row_bytes;
@@ -51,6 +51,7 @@ pub(super) struct Run {
     pub(super) query: String,
     pub(super) memory: MemoryReservation,
     pub(super) baseline: BaselineMetrics,
+    pub(super) census: Time,
     pub(super) rounds: Count,
     pub(super) sent: Count,
     pub(super) received: Count,
@@ -159,12 +160,14 @@ impl Run {
         permit: Vec<u8>,
         terms: &Terms,
     ) -> Result<(Session, Vec<u8>, RowAnchors)> {
+        let _timer = self.census.timer();
         let k_columns = terms.k.as_ref().map_or(&[][..], |(_, places)| places);
         let counted = self.columns.encrypted.iter().filter(|(place, _)| self.columns.flag != Some(*place));
         let counted = counted.filter_map(|(place, column)| {
-            let (name, is_compared) = (self.columns.fields.get(*place)?.name().clone(), k_columns.contains(place));
+            let name = self.columns.fields.get(*place)?.name().clone();
+            let compared = if k_columns.contains(place) { Compared::Held } else { Compared::Not };
             let cells = vec![rows.columns().get(*place)?.clone()];
-            Some(Counted { name, cells, column: column.cell_type.column, is_compared })
+            Some(Counted { name, cells, column: column.cell_type.column, compared })
         });
         let counted: Vec<Counted> = counted.collect();
         let columns = counted.iter().map(|counted| counted.column).collect();

@@ -336,6 +336,6 @@ mod tests {
         // Who has no numbers may have any number of rows.
         assert_eq!(information_loss(&parties.session, MAX_ROWS + 1, &[], None, &|_| ()).await.unwrap(), []);
         let error = information_loss(&parties.session, MAX_ROWS + 1, &columns, None, &|_| ()).await.unwrap_err();
-        assert!(error.to_string().contains("not for 131073 rows"), "{error}");
+        assert!(error.to_string().contains("not of 131073: ask about fewer"), "{error}");
     }
 }

@@ -9,6 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use veil_keys::RecipientKey;
 use veil_recipient::{Opener, Received};
+use veil_release::testing::PERMISSIVE_ASK;
 use veil_release::{Ledger, PARCEL_ROWS, Policy, ReleaseDesk};
 use veilfusion::protocols::{InProcess, Limits, Randomness, Responder};
 
@@ -30,7 +31,7 @@ impl Hospital {
         let owner = &world.owner;
         let allow = |table: &String| format!("[[recipient.alice.allow]]\ntable = \"{table}\"\n{rules}\n");
         let text = format!(
-            "[policy]\nkey_set = \"{}\"\n[recipient.alice]\nkey = \"{}\"\n{}",
+            "[policy]\nkey_set = \"{}\"\n{PERMISSIVE_ASK}[recipient.alice]\nkey = \"{}\"\n{}",
             owner.key_id(),
             alice.public(),
             tables.iter().map(allow).collect::<String>()
