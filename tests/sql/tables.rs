@@ -140,7 +140,7 @@ pub(crate) async fn add_tables(world: &World) {
     world.write("names.txt", "Xaver\nYlva\nZeno\n");
     world.table("people", PEOPLE_ROWS, PEOPLE).await;
     // The same people, encrypted a second time: rows of another file, with the same columns and tags.
-    world.table("again", PEOPLE_ROWS, PEOPLE).await;
+    world.table("again", PEOPLE_ROWS, PEOPLE.split_once("[dictionary").unwrap().0).await;
     world.table("hidden", HIDDEN_ROWS, HIDDEN).await;
     let stranger = OwnerKeys::generate(&mut StdRng::seed_from_u64(u64::MAX));
     world.table_under(&stranger, "strangers", STRANGERS_ROWS, STRANGERS).await;
