@@ -84,7 +84,7 @@ pub enum Origin {
 pub struct ChunkRows {
     /// Their file.
     pub file: FileId,
-    /// The column in that file, from zero.
+    /// The column: no two of a file have one number, and all files of a table have the same ([`ColumnId::number`](crate::ColumnId::number)).
     pub column: u16,
     /// How many samples each row has.
     pub samples: u8,

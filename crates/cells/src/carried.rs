@@ -7,9 +7,14 @@ use crate::{Cell, CellArray, CellArrayBuilder, CellError, CellView, Provenance};
 /// Room for a cell with one lane that lists one row.
 const USUAL_BYTES: usize = 80;
 
-/// `made`, each cell of the rows that the cell of `from` beside it is made of. `drawn` says that the new values have nothing of the old
-/// ones in them. A cell beside a NULL is of rows that nobody knows.
-pub fn carry_rows(from: CellArray<'_>, made: CellArray<'_>, drawn: bool) -> Result<BinaryArray, CellError> {
+/// `made`, each cell of the rows that the cell of `from` beside it is made of, by something that has a name. `drawn` says that the new values
+/// have nothing of the old ones in them. A cell beside a NULL is of rows that nobody knows.
+pub fn carry_rows(
+    from: CellArray<'_>,
+    made: CellArray<'_>,
+    made_by: &str,
+    drawn: bool,
+) -> Result<BinaryArray, CellError> {
     if from.len() != made.len() {
         let text = format!("{} cells cannot take the rows of {}", made.len(), from.len());
         return Err(CellError::Unsupported(text));
@@ -18,6 +23,7 @@ pub fn carry_rows(from: CellArray<'_>, made: CellArray<'_>, drawn: bool) -> Resu
     set_rows(made, |row| {
         let Some(bytes) = from.bytes(row) else { return Ok(None) };
         let provenance = CellView::parse_next(&mut known, bytes)?.provenance()?;
+        let provenance = provenance.map(|provenance| provenance.made_anew(made_by));
         Ok(provenance.map(|provenance| if drawn { provenance.drawn() } else { provenance }))
     })
 }
@@ -76,10 +82,10 @@ mod tests {
         let old = column([Some(owners(4)), None, Some(owners(9)), Some(made(1))]);
         let new = column([Some(made(0)), Some(made(1)), None, Some(made(3))]);
         for drawn in [false, true] {
-            let carried = carry_rows(CellArray::Binary(&old), CellArray::Binary(&new), drawn).unwrap();
+            let carried = carry_rows(CellArray::Binary(&old), CellArray::Binary(&new), "a test", drawn).unwrap();
             let first = CellView::parse(carried.value(0)).unwrap();
             let anchor = Anchor { file: FileId([3; 9]), row: 4 };
-            assert_eq!(first.only_row(), Some((anchor, crate::Pattern::of(2, 1), drawn)));
+            assert_eq!(first.only_row(), Some((anchor, crate::Pattern::of(2, 0, 1).made("a test"), drawn)));
             assert_eq!(first.bodies().collect::<Vec<_>>(), [6]);
             assert!(arrow::array::Array::is_null(&carried, 2));
             for unknown in [1, 3] {
@@ -88,6 +94,6 @@ mod tests {
             }
         }
         let short = column([Some(made(0))]);
-        assert!(carry_rows(CellArray::Binary(&old), CellArray::Binary(&short), false).is_err());
+        assert!(carry_rows(CellArray::Binary(&old), CellArray::Binary(&short), "a test", false).is_err());
     }
 }

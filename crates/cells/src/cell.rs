@@ -205,7 +205,10 @@ impl Cell {
             mask: Mask::Affine(vec![term]),
             bodies: vec![self.bodies[lane].wrapping_mul(i64::from(*sign) as u64)],
             divisor: 1,
-            rows: self.rows.clone(),
+            rows: match &self.rows {
+                RowsOf::Listed(rows) => RowsOf::Listed(rows.clone().null_lane()),
+                other => other.clone(),
+            },
         })
     }
 

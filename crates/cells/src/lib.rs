@@ -41,6 +41,7 @@ mod error;
 mod ids;
 mod noise;
 mod parameters;
+mod pattern;
 mod provenance;
 mod sample;
 mod shape;
@@ -69,7 +70,8 @@ pub use parameters::{
     FRESH_NOISE, FRESH_NOISE_LOG2, MAX_LANES, MESSAGE_BITS, NOISE_BITS, POLYNOMIAL_SIZE, TAG_MODULUS,
     TEXT_BYTES_PER_LANE, message_of_phase, phase_of_message, phase_of_tag, tag_of_phase,
 };
-pub use provenance::{Pattern, Provenance};
+pub use pattern::Pattern;
+pub use provenance::Provenance;
 pub use sample::{expand_mask, tfhe_seed};
 pub use shape::{CategoryShape, SHAPE_METADATA_KEY};
 pub use side_tables::SideTables;

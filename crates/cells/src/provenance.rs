@@ -13,71 +13,23 @@
 //! Samples that cancel vanish from a short form, where they can be seen. Where they cannot, in long sums and in values that were drawn
 //! anew, a row that is added twice might have been taken away again: such a value counts as one row, whatever else is in it.
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use crate::anchor::{ANCHOR, MAX_LISTED, anchor_of};
 use crate::cell::Term;
+use crate::pattern::{PATTERN, Pattern};
 use crate::{Anchor, AnchorSet, CellError, Origin};
 
 /// Bits of the first byte.
 const DRAWN: u8 = 1;
 const UNEVEN: u8 = 2;
 const SUMMED: u8 = 4;
+const MADE: u8 = 8;
+const MIXED: u8 = 16;
 
 /// Says that bitmaps follow, and no list.
 const BITMAPS: u8 = 0xff;
 
 /// The most groups; a value of more counts as one row.
 const MAX_GROUPS: usize = 64;
-
-/// Which columns of a row are in a value, with which factors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Pattern {
-    columns: u64,
-    weighted: u64,
-}
-
-/// Bytes of a pattern.
-const PATTERN: usize = 16;
-
-impl Pattern {
-    /// A column of a file with a factor.
-    pub fn of(column: u16, factor: i64) -> Self {
-        let [a, b] = column.to_le_bytes();
-        let [c, d, e, f, g, h, i, j] = factor.to_le_bytes();
-        Self { columns: xxh3_64(&[a, b]), weighted: xxh3_64(&[a, b, c, d, e, f, g, h, i, j]) }
-    }
-
-    /// Both at once; the order does not matter.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self { columns: self.columns.wrapping_add(other.columns), weighted: self.weighted.wrapping_add(other.weighted) }
-    }
-
-    /// The same columns, whatever their factors are.
-    #[must_use]
-    pub fn unweighted(self) -> Self {
-        Self { weighted: 0, ..self }
-    }
-
-    /// All of it times a factor.
-    #[must_use]
-    fn times(self, factor: i64) -> Self {
-        match factor {
-            1 => self,
-            _ => Self { weighted: xxh3_64(&[self.weighted.to_le_bytes(), factor.to_le_bytes()].concat()), ..self },
-        }
-    }
-
-    fn to_bytes(self) -> [u8; PATTERN] {
-        (u128::from(self.columns) << 64 | u128::from(self.weighted)).to_le_bytes()
-    }
-
-    fn from_bytes(bytes: &[u8; PATTERN]) -> Self {
-        let both = u128::from_le_bytes(*bytes);
-        Self { columns: (both >> 64) as u64, weighted: both as u64 }
-    }
-}
 
 /// Of whose rows a value is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,14 +39,32 @@ pub struct Provenance {
     drawn: bool,
     uneven: bool,
     summed: bool,
+    /// Whether a part of it was made anew.
+    made: bool,
+    /// Whether such a part came together with others of the same row.
+    mixed: bool,
 }
 
 impl Provenance {
-    /// A value that was made anew for a row, or for a joined row of several files, in the place of a column.
-    pub fn of_row(column: u16, anchors: AnchorSet, drawn: bool) -> Self {
-        let groups = if anchors.is_empty() { Vec::new() } else { vec![(Pattern::of(column, 1), anchors)] };
-        let uneven = groups.iter().any(|(_, anchors)| anchors.len() > 1);
-        Self { groups, drawn, uneven, summed: false }
+    /// A value that was made anew for a row, or for a joined row of several files. What makes it has a name, so that values are alike if the
+    /// same made them. Of a joined row every file's is a group of its own.
+    pub fn of_row(anchors: &AnchorSet, made_by: &str) -> Self {
+        if anchors.len() > MAX_GROUPS as u64 {
+            let groups = vec![(Pattern::of_row(u16::MAX).made(made_by), anchors.clone())];
+            return Self { groups, made: true, uneven: true, ..Self::default() };
+        }
+        let anchors = anchors.iter().zip(0u16..);
+        let mut groups: Vec<(Pattern, AnchorSet)> =
+            anchors.map(|(anchor, at)| (Pattern::of_row(at).made(made_by), AnchorSet::Few(vec![anchor]))).collect();
+        groups.sort_unstable_by_key(|(pattern, _)| *pattern);
+        Self { groups, made: true, ..Self::default() }
+    }
+
+    /// The same rows, of a value that was made anew of this one.
+    #[must_use]
+    pub fn made_anew(mut self, made_by: &str) -> Self {
+        self.each_pattern(|pattern| pattern.made(made_by));
+        Self { made: true, ..self }
     }
 
     /// The same rows, of which the value has nothing.
@@ -107,17 +77,19 @@ impl Provenance {
     pub(crate) fn of_terms(terms: impl Iterator<Item = Term>) -> Self {
         let mut rows: Vec<(Anchor, Pattern)> = terms
             .filter_map(|term| match term.seed.origin() {
-                Origin::Rows(rows) => {
-                    Some((rows.anchor(term.index), Pattern::of(rows.column, term.coefficient.into())))
-                }
+                Origin::Rows(rows) => Some((rows.anchor(term.index), Pattern::of_sample(&rows, &term))),
                 Origin::Constant | Origin::Made => None,
             })
             .collect();
         rows.sort_unstable();
         let mut joined: Vec<(Pattern, Anchor)> = Vec::with_capacity(rows.len());
         for same in rows.chunk_by(|a, b| a.0 == b.0) {
-            let pattern = same.iter().fold(Pattern::default(), |all, (_, pattern)| all.and(*pattern));
-            joined.extend(same.first().map(|(anchor, _)| (pattern, *anchor)));
+            let mut patterns = same.iter().map(|(_, pattern)| *pattern);
+            let Some((anchor, first)) = same.first().zip(patterns.next()).map(|((anchor, _), first)| (*anchor, first))
+            else {
+                continue;
+            };
+            joined.push((patterns.fold(first, Pattern::and), anchor));
         }
         joined.sort_unstable();
         let mut provenance = Self::default();
@@ -151,6 +123,12 @@ impl Provenance {
         self.drawn
     }
 
+    /// Whether parts of it may cancel in ways that nobody sees: what was added twice, or made anew and added to what its row has besides. Such a
+    /// value can be a constant that looks like a person's.
+    pub fn is_opaque(&self) -> bool {
+        self.uneven || self.mixed
+    }
+
     /// Whether it is a sum over rows, of however few.
     pub fn is_sum(&self) -> bool {
         self.summed
@@ -162,17 +140,11 @@ impl Provenance {
         Self { summed: true, ..self }
     }
 
-    /// The pattern, if all rows have the same.
-    pub fn pattern(&self) -> Option<Pattern> {
-        match self.groups.as_slice() {
-            [(pattern, _)] if !self.uneven => Some(*pattern),
-            _ => None,
-        }
-    }
-
-    /// The patterns of its rows, each once.
-    pub fn patterns(&self) -> impl Iterator<Item = Pattern> {
-        self.groups.iter().map(|(pattern, _)| *pattern)
+    /// One pattern for all that it is made of.
+    pub fn pattern(&self) -> Pattern {
+        let mut patterns = self.groups.iter().map(|(pattern, _)| *pattern);
+        let first = patterns.next().unwrap_or_default();
+        patterns.fold(first, Pattern::and)
     }
 
     /// Adds what another value is made of.
@@ -192,14 +164,20 @@ impl Provenance {
         }
         self.drawn &= other.drawn;
         self.uneven |= other.uneven;
+        self.mixed |= other.mixed;
+        self.made |= other.made;
+        let anew = self.made;
         if let ([(ours, anchors)], [(theirs, others)]) = (self.groups.as_mut_slice(), other.groups.as_slice())
             && anchors.len() == 1
             && anchors == others
         {
             *ours = ours.and(*theirs);
+            self.mixed |= anew;
             return;
         }
-        self.uneven |= self.groups.iter().any(|(_, ours)| other.groups.iter().any(|(_, theirs)| ours.meets(theirs)));
+        let meets = self.groups.iter().any(|(_, ours)| other.groups.iter().any(|(_, theirs)| ours.meets(theirs)));
+        self.uneven |= meets;
+        self.mixed |= meets && anew;
         for (pattern, anchors) in &other.groups {
             match self.groups.binary_search_by_key(pattern, |(known, _)| *known) {
                 Ok(at) => self.groups[at].1.union(anchors),
@@ -211,7 +189,19 @@ impl Provenance {
 
     /// All of it times a factor.
     pub(crate) fn scale(&mut self, factor: i64) {
-        self.groups.iter_mut().for_each(|(pattern, _)| *pattern = pattern.times(factor));
+        self.each_pattern(|pattern| pattern.times(factor));
+    }
+
+    /// The lane of hidden NULLs of a value: another number than the value.
+    #[must_use]
+    pub(crate) fn null_lane(mut self) -> Self {
+        self.each_pattern(|pattern| pattern.made("hidden NULLs"));
+        self
+    }
+
+    /// Other patterns, which stay apart as they were.
+    fn each_pattern(&mut self, change: impl Fn(Pattern) -> Pattern) {
+        self.groups.iter_mut().for_each(|(pattern, _)| *pattern = change(*pattern));
         self.groups.sort_unstable_by_key(|(pattern, _)| *pattern);
     }
 
@@ -228,7 +218,11 @@ impl Provenance {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let bit = |bit: u8, on: bool| if on { bit } else { 0 };
         out.extend_from_slice(&[
-            bit(DRAWN, self.drawn) | bit(UNEVEN, self.uneven) | bit(SUMMED, self.summed),
+            bit(DRAWN, self.drawn)
+                | bit(UNEVEN, self.uneven)
+                | bit(SUMMED, self.summed)
+                | bit(MADE, self.made)
+                | bit(MIXED, self.mixed),
             self.groups.len() as u8,
         ]);
         for (pattern, anchors) in &self.groups {
@@ -275,7 +269,14 @@ impl Provenance {
         let malformed = || CellError::Malformed("the rows that it is of are not understood".to_owned());
         let [flags, count, rest @ ..] = bytes else { return Err(malformed()) };
         let has = |bit: u8| flags & bit != 0;
-        let mut read = Self { groups: Vec::new(), drawn: has(DRAWN), uneven: has(UNEVEN), summed: has(SUMMED) };
+        let mut read = Self {
+            groups: Vec::new(),
+            drawn: has(DRAWN),
+            uneven: has(UNEVEN),
+            summed: has(SUMMED),
+            made: has(MADE),
+            mixed: has(MIXED),
+        };
         let mut rest = rest;
         for _ in 0..*count {
             let (pattern, behind) = rest.split_first_chunk::<PATTERN>().ok_or_else(malformed)?;
@@ -295,11 +296,11 @@ impl Provenance {
             if anchors.is_empty() {
                 return Err(malformed());
             }
-            read.groups.push((Pattern::from_bytes(pattern), anchors));
+            read.groups.push((Pattern::from_bytes(pattern)?, anchors));
             rest = behind;
         }
         let is_one_form = read.groups.is_sorted_by(|a, b| a.0 < b.0) && read.groups.len() <= MAX_GROUPS;
-        match rest.is_empty() && flags & !(DRAWN | UNEVEN | SUMMED) == 0 && is_one_form {
+        match rest.is_empty() && flags & !(DRAWN | UNEVEN | SUMMED | MADE | MIXED) == 0 && is_one_form {
             true => Ok(read),
             false => Err(malformed()),
         }
@@ -312,7 +313,8 @@ impl Provenance {
         let (pattern, rest) = rest.split_first_chunk::<PATTERN>()?;
         let [1, anchor @ ..] = rest else { return None };
         let anchor = <&[u8; ANCHOR]>::try_from(anchor).ok()?;
-        (flags & !DRAWN == 0).then(|| (anchor_of(anchor), Pattern::from_bytes(pattern), flags & DRAWN != 0))
+        let pattern = Pattern::from_bytes(pattern).ok()?;
+        (flags & !(DRAWN | MADE) == 0).then(|| (anchor_of(anchor), pattern, flags & DRAWN != 0))
     }
 }
 
@@ -332,7 +334,7 @@ mod tests {
     /// As P2 makes them: a sample of its own, and the row as it is told.
     fn made(index: u16, row: u32) -> Cell {
         let mut cell = Cell::fresh(KEY, Lanes::NUMBER, Some(9), Seed::of_made([7; 16]), index, &[6]).unwrap();
-        cell.set_provenance(Some(Provenance::of_row(5, [anchor(row)].into_iter().collect(), false)));
+        cell.set_provenance(Some(Provenance::of_row(&[anchor(row)].into_iter().collect(), "a test")));
         cell
     }
 

@@ -147,9 +147,7 @@ impl<'a> CellView<'a> {
             (RowsView::Samples, MaskView::Affine([term])) => {
                 let term = term_of(term);
                 match term.seed.origin() {
-                    Origin::Rows(rows) => {
-                        Some((rows.anchor(term.index), Pattern::of(rows.column, term.coefficient.into()), false))
-                    }
+                    Origin::Rows(rows) => Some((rows.anchor(term.index), Pattern::of_sample(&rows, &term), false)),
                     Origin::Constant | Origin::Made => None,
                 }
             }

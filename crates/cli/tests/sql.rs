@@ -442,7 +442,7 @@ impl Drop for P2 {
 fn both_parties_run_apart() {
     let place = Place::new();
     place.allow_few();
-    let p2 = P2::start(&place, "keys/p2.keys", &["--policy", "few.signed"]);
+    let p2 = P2::start(&place, "keys/p2.keys", &["--policy", "few.signed", "--state", "p2-state"]);
     let noisy = "COPY (SELECT dp_laplace(age, 1.0) AS age, region FROM people) TO 'noisy.veil.parquet'";
     let keys = ["--keys", "keys/p1.keys", "--p2", &p2.1, "-c", noisy];
     place.sql(&keys);

@@ -48,7 +48,7 @@ pub fn encrypt_column(
     nulls: Option<&NullBuffer>,
     rng: &mut impl CryptoRng,
 ) -> Result<BinaryArray, KeyError> {
-    let place = Place::Rows(new_file(rng), 0, 0);
+    let place = Place::Rows(new_file(rng), cell_type.column.number(), 0);
     encrypt_rows(keys, cell_type, messages, nulls, place, rng)
 }
 

@@ -1,6 +1,7 @@
 //! Clear file in, encrypted file out.
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,6 +39,24 @@ enum Plan {
     Keep(DataType),
 }
 
+/// What seeds call the columns of a file: no two are alike, or masks would repeat. Files of one table have the same, whatever the order of their
+/// columns, and other tables others, so that a value tells which column it is made of.
+fn column_numbers(plans: &[Plan]) -> Vec<u16> {
+    let mut taken = HashSet::with_capacity(plans.len());
+    let mut number = |plan: &Plan| match plan {
+        Plan::Keep(_) => 0,
+        Plan::Encrypt(codec) => {
+            let mut number = codec.cell_type().column.number();
+            // There are at most as many columns as numbers.
+            while !taken.insert(number) {
+                number = number.wrapping_add(1);
+            }
+            number
+        }
+    };
+    plans.iter().map(&mut number).collect()
+}
+
 /// Encrypts `input` as `declaration` says.
 pub fn encrypt_file(
     input: &Path,
@@ -65,6 +84,7 @@ pub fn encrypt_file(
         });
         plans.push(plan);
     }
+    let numbers = column_numbers(&plans);
     let schema = Arc::new(Schema::new(fields));
     let side = side_tables(input, declaration, keys, rng)?;
     let writer = TableWriter::encrypted(output, schema.clone(), &side)?;
@@ -74,8 +94,8 @@ pub fn encrypt_file(
     let step = |batch: RecordBatch, before: usize| {
         let seeded: Vec<StdRng> = plans.iter().map(|_| StdRng::from_rng(rng)).collect();
         let columns =
-            plans.par_iter().enumerate().zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
-                |((((at, plan), array), mut rng), field)| {
+            plans.par_iter().zip(&numbers).zip(batch.columns()).zip(seeded).zip(schema.fields().par_iter()).map(
+                |((((plan, number), array), mut rng), field)| {
                     let bad = |fault: BadValue| OwnerError::Value {
                         file: input.to_owned(),
                         row: before + fault.row + 1,
@@ -87,7 +107,7 @@ pub fn encrypt_file(
                         Plan::Keep(data_type) => keep(array, data_type).map_err(bad),
                         Plan::Encrypt(codec) => {
                             let encoded = codec.encode(array).map_err(bad)?;
-                            let place = Place::Rows(file, at as u16, before);
+                            let place = Place::Rows(file, *number, before);
                             let (messages, nulls) = (&encoded.messages, encoded.nulls.as_ref());
                             encrypt_rows(keys, codec.cell_type(), messages, nulls, place, &mut rng)
                                 .map(|cells| Arc::new(cells) as ArrayRef)

@@ -267,7 +267,9 @@ impl Run {
                         Ok(made) => {
                             let external = |error| DataFusionError::External(Box::new(error));
                             let from = CellArray::try_new(&column).map_err(external)?;
-                            let made = carry_rows(from, CellArray::Binary(&made), call.rounds.draws_anew());
+                            let made_by = call.rounds.protocols().first().copied().unwrap_or_default();
+                            let made = CellArray::Binary(&made);
+                            let made = carry_rows(from, made, made_by, call.rounds.draws_anew());
                             Ok::<ArrayRef, DataFusionError>(Arc::new(made.map_err(external)?))
                         }
                         Err(error) => {

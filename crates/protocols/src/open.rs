@@ -109,7 +109,7 @@ impl Protocol for Open {
     const SUMMARY: &'static str = "a declared aggregate, shown to P1";
     const LEAKAGE: Leakage =
         Leakage { p1: "the declared aggregate", p2: "the purpose and how many numbers are opened" };
-    const OPENS: Opens = Opens(&Purpose::ALL);
+    const OPENS: Opens = Opens(&[Purpose::Metric, Purpose::ClusterFlags, Purpose::StopBit]);
     type Query = Query<Outbound>;
     type Received = Query<Inbound>;
     type Answer = Answer;

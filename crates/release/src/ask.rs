@@ -142,7 +142,14 @@ impl AskRules {
         limits.ok_or(AskRefusal::NoColumn { question })
     }
 
-    /// The same, of so many rows of which some are constants.
+    /// Numbers a file and day for a release of these columns, which has rules of its own about whether and of how many rows it may be: the fewest
+    /// that a rule has for one of them.
+    pub fn numbers_of_release(&self, columns: &[ColumnId]) -> u64 {
+        let rules = self.allow.iter().filter(|rule| columns.iter().any(|column| rule.name_of(*column).is_some()));
+        rules.map(|rule| rule.numbers).min().unwrap_or(self.numbers)
+    }
+
+    /// What holds for a question about these columns, of so many rows of which some are constants.
     pub fn grant(
         &self,
         question: Question,
@@ -308,6 +315,12 @@ numbers = 2000
         assert_eq!(limits(Question::Risk, &["sex"]).unwrap(), AskLimits { min_rows: 50, numbers: 3000 });
         assert_eq!(limits(Question::Risk, &["zip", "sex"]).unwrap(), AskLimits { min_rows: 200, numbers: 2000 });
         assert_eq!(limits(Question::Utility, &["zip"]).unwrap(), AskLimits { min_rows: 200, numbers: 2000 });
+        let release =
+            |names: &[&str]| rules.numbers_of_release(&names.iter().map(|name| column(name)).collect::<Vec<_>>());
+        assert_eq!(
+            [release(&[]), release(&["cost"]), release(&["sex", "cost"]), release(&["zip", "sex"])],
+            [3000, 3000, 3000, 2000]
+        );
         let sentence = |question, names: &[&str]| limits(question, names).unwrap_err().to_string();
         assert_eq!(
             sentence(Question::Utility, &["zip", "born"]),

@@ -173,7 +173,8 @@ impl<K: DeskKeys> ReleaseDesk<K> {
         for awaited in cell_type.awaits.iter().filter(added) {
             let diameter = diameter(name, cell_type, constants.as_deref(), holder)?;
             // Noise that cannot be drawn is refused before anything is spent.
-            noise_of(awaited, diameter).map_err(|error| ProtocolError::Misuse(format!("{name}: {error}")))?;
+            // The sentence has no numbers: bounds are nobody's business but P2's.
+            noise_of(awaited, diameter).map_err(|_| ProtocolError::Misuse(format!("{name}: {NO_NOISE}")))?;
             noise.push((*awaited, diameter));
         }
         let is_drawn = matches!(cell_type.kind, Kind::Boolean | Kind::Binary | Kind::Category);
@@ -188,6 +189,9 @@ impl<K: DeskKeys> ReleaseDesk<K> {
         Ok((HeaderColumn { name: name.to_owned(), encrypted: Some((complete, note)) }, Some(permitted)))
     }
 }
+
+/// Says that a column's noise cannot be drawn.
+const NO_NOISE: &str = "noise for bounds so far apart, and so small an epsilon, is more than a cell holds: choose a larger epsilon, or have the owner declare a narrower range";
 
 /// Says that nothing is released.
 const NO_POLICY: &str =
@@ -211,7 +215,7 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
         let Counted { question, rows, constants, .. } = counted;
         // The policy says by recipients what may be released. What a release opens besides is counted as all is.
         let (numbers, permit) = match question {
-            Question::Release => (rules.numbers, self.count_release(&counted, rng)?),
+            Question::Release => (rules.numbers_of_release(&counted.columns), self.count_release(&counted, rng)?),
             _ => {
                 let limits = rules.grant(question, &counted.columns, rows, constants);
                 (limits.map_err(|refusal| ProtocolError::Denied(refusal.to_string()))?.numbers, Vec::new())
@@ -222,7 +226,12 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
             session,
             numbers,
             policy: self.policy_digest(),
-            expires: now.saturating_add(PERMIT_LIFE.as_secs()),
+            expires: self
+                .policy
+                .as_ref()
+                .and_then(Policy::expires)
+                .unwrap_or(u64::MAX)
+                .min(now.saturating_add(PERMIT_LIFE.as_secs())),
             files: counted.anchors.0.keys().copied().collect(),
         };
         if !before.is_empty() {
@@ -242,6 +251,12 @@ impl<K: DeskKeys> Desk for ReleaseDesk<K> {
                 purpose.name(),
                 receipt.question.name()
             )));
+        }
+        if receipt.files.is_empty() {
+            return Err(ProtocolError::Denied(
+                "none of the rows that were counted is of an encrypted file, so that there is nothing to open"
+                    .to_owned(),
+            ));
         }
         let numbers = opened.iter().fold(0u64, |sum, (_, count)| sum.saturating_add((*count).into()));
         let ask = Ask { day: now / SECONDS_A_DAY, files: &receipt.files, numbers, limit: receipt.numbers, digest };
@@ -531,7 +546,7 @@ fn add_noise(
     rng: &mut ChaCha20Rng,
 ) -> Result<(), ProtocolError> {
     let mut drawn = Zeroizing::new(vec![0i64; column.words.len() / lanes.max(1)]);
-    match noise_of(noise, diameter).map_err(ProtocolError::Misuse)? {
+    match noise_of(noise, diameter).map_err(|_| ProtocolError::Misuse(NO_NOISE.to_owned()))? {
         Added::Laplace(mechanism) => mechanism.fill(&mut drawn, rng),
         Added::Geometric(mechanism) => mechanism.fill(&mut drawn, rng),
     }

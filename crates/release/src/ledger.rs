@@ -297,8 +297,10 @@ impl Ledger {
             if spent.saturating_add(numbers) > limit {
                 return Err(LedgerError::NumbersSpent { spent, asked: numbers, limit });
             }
-            let known = state.books.days.get(&day).map_or(0, |day| day.numbers.len());
-            if known.saturating_add(files.len()) > MAX_FILES_A_DAY {
+            let of_day = state.books.days.get(&day);
+            let known = of_day.map_or(0, |day| day.numbers.len());
+            let new = files.iter().filter(|file| of_day.is_none_or(|day| !day.numbers.contains_key(*file))).count();
+            if known.saturating_add(new) > MAX_FILES_A_DAY {
                 return Err(LedgerError::ManyFiles(known));
             }
             state.record(Entry::Ask { day, numbers, digest, files })?;

@@ -131,13 +131,24 @@ impl Permit {
     /// the number of rows does not matter.
     pub(crate) fn count(&mut self, counted: &Counted, anchors: AnchorHash) -> Result<(), ProtocolError> {
         let Counted { rows, constants, least, least_sum, .. } = *counted;
+        if self.census.is_some() {
+            return Err(ProtocolError::Denied(
+                "the rows of this release have been counted already: begin it again to count others".to_owned(),
+            ));
+        }
+        if let Some((k, _)) = self.k.as_ref().filter(|_| constants > 0) {
+            return Err(ProtocolError::Denied(format!(
+                "{constants} rows of the release are nobody, since all of their encrypted values are NULL, constants, or drawn at random, and the policy \
+                 wants classes of {k} people: leave these rows out"
+            )));
+        }
         if let Some(people) = least_sum.filter(|people| *people < self.min_rows) {
             return Err(ProtocolError::Denied(format!(
                 "a sum or average of the release is of {people} rows that count the same in it, and the policy wants {}: group less finely",
                 self.min_rows
             )));
         }
-        if rows > constants && least >= self.min_rows {
+        if rows > 0 && constants == 0 && least >= self.min_rows {
             self.min_rows = 0;
         }
         self.enough(rows - constants)?;
@@ -328,6 +339,10 @@ mod tests {
         for uncounted in [sentence(permit(0).counted()), sentence(permit(0).is_complete())] {
             assert!(uncounted.starts_with("nobody has told which rows of which files"), "{uncounted}");
         }
+        let mut again = whole.clone();
+        let refused = sentence(again.count(&counted(5000, 0, 1, None), AnchorHash(8)));
+        assert!(refused.starts_with("the rows of this release have been counted already"), "{refused}");
+        assert_eq!(again, whole);
         let unchecked = Permit { k: Some((5, Vec::new())), ..whole };
         assert!(sentence(unchecked.is_complete()).contains("wants classes of 5 rows, and nobody has counted them"));
         assert!(sentence(count(counted(99, 0, 1, None))).starts_with("99 rows are fewer than the 100 that the policy"));

@@ -21,7 +21,10 @@ pub(super) fn sign(scene: &mut Scene, policy: &str) -> Result<(), Failure> {
     fs::write(scene.at("policy.toml"), policy)?;
     scene.story.pause()?;
     scene.story.quote(policy)?;
-    scene.command(&["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", "policy.signed"])?;
+    let sign = ["policy", "sign", "policy.toml", "--keys", "keys/owner.keys", "-o", "policy.signed"];
+    // The second time there are other rules.
+    let again: &[&str] = if scene.at("policy.signed").exists() { &["--force"] } else { &[] };
+    scene.command(&[&sign[..], again].concat())?;
     fs::copy(scene.at("policy.signed"), scene.at("p2/policy.signed"))?;
     Ok(())
 }

@@ -4,7 +4,11 @@
 //! compute with a column that the policy does not allow and give the result the id or the name of one that it does:
 //! `enc_add(enc_scale(age, 0), wage)` has the id of `age`, and `illness AS region` the name of `region`. So a column of a recipient's
 //! release is made of one column of a table: an encrypted one of those with its own id, a clear one of those with its own name, in a
-//! table of which an encrypted column leaves beside it. Stewards and admins are trusted with the rest, and so are views that admins
+//! table of which an encrypted column leaves beside it.
+//!
+//! P2 counts people by encrypted values, and P1 knows of no clear value whose it is. So where a clear column leaves, all columns are of one reading
+//! of a table: beside columns of another table, or of another row of the same, copies of one person's clear values would pass for many people. And
+//! rows that `k_anonymize` makes alike tell what it was told to make them alike by: that leaves, too, or is not used. Stewards and admins are trusted with the rest, and so are views that admins
 //! make: their columns count as columns of a table.
 
 use std::collections::BTreeSet;
@@ -34,6 +38,8 @@ struct Origin {
     column: String,
     /// The id of an encrypted column.
     id: Option<ColumnId>,
+    /// Which reading of the table: a query may read it several times.
+    reading: usize,
 }
 
 type Origins = BTreeSet<Origin>;
@@ -44,11 +50,14 @@ pub(super) struct RecipientColumns<'a> {
     tables: &'a KnownTables,
     nodes: usize,
     depth: usize,
+    readings: usize,
+    /// What rows are made alike by.
+    quasi: Vec<(String, Origins)>,
 }
 
 impl<'a> RecipientColumns<'a> {
     pub(super) fn new(tables: &'a KnownTables) -> Self {
-        Self { tables, nodes: 0, depth: 0 }
+        Self { tables, nodes: 0, depth: 0, readings: 0, quasi: Vec::new() }
     }
 
     /// Refuses a query that is not for recipients.
@@ -68,7 +77,22 @@ impl<'a> RecipientColumns<'a> {
                 return Err(not_own(name, id.is_some(), origins));
             }
         }
-        Ok(())
+        let made_of: BTreeSet<&Origin> = origins.iter().flatten().collect();
+        let readings: BTreeSet<usize> = made_of.iter().map(|origin| origin.reading).collect();
+        let clear = columns.iter().find(|((_, id), origins)| id.is_none() && !origins.is_empty());
+        if let Some(((name, _), _)) = clear.filter(|_| readings.len() > 1) {
+            return Err(denied(format!(
+                "column {name} is clear, and leaves beside columns of other tables, or of the same one read again: where a recipient's release has clear \
+                 columns all of them are of one table; an admin can put the join into a view that recipients may read"
+            )));
+        }
+        match self.quasi.iter().find(|(_, origins)| !origins.iter().all(|origin| made_of.contains(origin))) {
+            Some((name, _)) => Err(denied(format!(
+                "k_anonymize makes rows alike by {name}, which does not leave with them: a recipient's release has all of its quasi columns, so that \
+                 the policy is asked about each"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// What each column of a node is made of.
@@ -79,7 +103,7 @@ impl<'a> RecipientColumns<'a> {
         }
         let origins = match plan {
             LogicalPlan::SubqueryAlias(alias) if self.tables.is_view(alias) => {
-                columns_of(&alias.alias.to_string(), &alias.schema)
+                columns_of(&alias.alias.to_string(), &alias.schema, self.reading())
             }
             plan => {
                 for expr in plan.expressions() {
@@ -132,9 +156,14 @@ impl<'a> RecipientColumns<'a> {
         }
     }
 
-    fn scan(&self, scan: &TableScan) -> Result<Vec<Origins>, AnswerError> {
+    fn reading(&mut self) -> usize {
+        self.readings += 1;
+        self.readings
+    }
+
+    fn scan(&mut self, scan: &TableScan) -> Result<Vec<Origins>, AnswerError> {
         match self.tables.has(scan) {
-            true => Ok(columns_of(&scan.table_name.to_string(), &scan.projected_schema)),
+            true => Ok(columns_of(&scan.table_name.to_string(), &scan.projected_schema, self.reading())),
             false => Err(not_for_recipients(&format!("{} in it, which is no table and no view", scan.table_name))),
         }
     }
@@ -154,10 +183,22 @@ impl<'a> RecipientColumns<'a> {
 
     fn union(&mut self, union: &Union) -> Result<Vec<Origins>, AnswerError> {
         let mut all = vec![Origins::new(); union.schema.fields().len()];
+        // Every row is of one of the inputs: together they are one reading, if each of them is.
+        let together = self.reading();
         for input in &union.inputs {
-            let columns = self.read(input)?;
+            let mut columns = self.read(input)?;
             if columns.len() != all.len() {
                 return Err(unreadable());
+            }
+            let readings: BTreeSet<usize> = columns.iter().flatten().map(|origin| origin.reading).collect();
+            if readings.len() == 1 {
+                let moved = |origin: &Origin| Origin { reading: together, ..origin.clone() };
+                columns.iter_mut().for_each(|origins| *origins = origins.iter().map(moved).collect());
+                self.quasi.iter_mut().for_each(|(_, origins)| {
+                    if origins.iter().all(|origin| readings.contains(&origin.reading)) {
+                        *origins = origins.iter().map(moved).collect();
+                    }
+                });
             }
             all.iter_mut().zip(columns).for_each(|(all, column)| all.extend(column));
         }
@@ -180,6 +221,11 @@ impl<'a> RecipientColumns<'a> {
             return Err(not_for_recipients("comparison => 'blinded', which tells P2 about rows"));
         }
         let input = self.read(node.input())?;
+        for place in node.quasi() {
+            let name = node.input().schema().fields().get(place).map(|field| field.name().clone());
+            let (Some(name), Some(origins)) = (name, input.get(place)) else { return Err(unreadable()) };
+            self.quasi.push((name, origins.clone()));
+        }
         let columns = 0..extension.node.schema().fields().len();
         let origin = |column| node.source(column).map_or(Some(Origins::new()), |place| input.get(place).cloned());
         columns.map(origin).collect::<Option<_>>().ok_or_else(unreadable)
@@ -187,9 +233,10 @@ impl<'a> RecipientColumns<'a> {
 }
 
 /// The columns of a table, or of a view that counts as one.
-fn columns_of(table: &str, schema: &DFSchema) -> Vec<Origins> {
+fn columns_of(table: &str, schema: &DFSchema, reading: usize) -> Vec<Origins> {
     let origin = |field: &datafusion::arrow::datatypes::FieldRef| {
-        Origins::from([Origin { table: table.to_owned(), column: field.name().clone(), id: id(field) }])
+        let (table, column) = (table.to_owned(), field.name().clone());
+        Origins::from([Origin { table, column, id: id(field), reading }])
     };
     schema.fields().iter().map(origin).collect()
 }

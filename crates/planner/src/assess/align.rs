@@ -91,8 +91,6 @@ pub(super) struct Aligned {
     pub(super) matched: Matched,
     /// Rows of the original that nothing became of.
     pub(super) absent: usize,
-    /// Rows of the anonymised table of which another one is the same person.
-    pub(super) repeated: usize,
 }
 
 /// The rows of the original in the order of the anonymised table.
@@ -123,7 +121,7 @@ pub(super) fn aligned(
             "{name} is encrypted in both tables, and {rows} of {after} rows of the anonymised one have cells that the original has not, so that it is not \
              what became of it: compare it with the table that was anonymised, or leave {name} out of both if they have the same rows in the same order"
         ),
-        (true, None) if before == after => Ok(Aligned { original, matched: Matched::Order, absent: 0, repeated: 0 }),
+        (true, None) if before == after => Ok(Aligned { original, matched: Matched::Order, absent: 0 }),
         (true, None) => exec_err!(
             "the original table has {before} rows and the anonymised one {after}, so that they cannot be compared by their order: compare with the \
              rows that were anonymised"
@@ -135,10 +133,17 @@ pub(super) fn aligned(
 fn taken(original: RecordBatch, order: &UInt32Array, matched: Matched) -> Result<Aligned> {
     let in_order = order.values().iter().enumerate().all(|(at, row)| at == *row as usize);
     let different = order.values().iter().collect::<HashSet<_>>().len();
-    let (absent, repeated) = (original.num_rows().saturating_sub(different), order.len().saturating_sub(different));
+    let absent = original.num_rows().saturating_sub(different);
+    // A loss of many rows that all belong to one would be that one's.
+    let repeated = order.len().saturating_sub(different);
+    if repeated > 0 {
+        return exec_err!(
+            "{repeated} rows of the anonymised table belong to rows of the original that others belong to as well: a row is a person, and counts once"
+        );
+    }
     let is_whole = original.num_rows() == order.len();
     let original = if in_order && is_whole { original } else { take_record_batch(&original, order)? };
-    Ok(Aligned { original, matched, absent, repeated })
+    Ok(Aligned { original, matched, absent })
 }
 
 fn order_of_cells(original: &ArrayRef, anonymised: &ArrayRef) -> Result<Order> {

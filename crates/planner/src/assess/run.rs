@@ -262,18 +262,12 @@ impl Run {
         let (anonymised, session) = anonymised;
         let session = session.as_ref();
         let by_order = again.is_some() || self.question.by_order();
-        let Aligned { original, matched, absent, repeated } =
-            aligned(original.clone(), &anonymised, &pairs.shared, by_order)?;
+        let Aligned { original, matched, absent } = aligned(original.clone(), &anonymised, &pairs.shared, by_order)?;
         noted.rows = anonymised.num_rows();
         if absent > 0 {
             noted.remarks.push(format!(
                 "{absent} rows of the original are not in the anonymised table, so that what is told leaves them out"
             ));
-        }
-        if repeated > 0 {
-            noted
-                .remarks
-                .push(format!("{repeated} rows of the anonymised table repeat others, and each of them counts"));
         }
         noted.matched = Some(matched).filter(|_| again.is_none());
         let suppressed = self.suppressed(session, table, &anonymised).await?;

@@ -7,13 +7,11 @@
 mod at_p2;
 mod rows;
 
-use std::collections::HashMap;
-
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::DataFusionError;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
-use veil_cells::{CellArray, CellError, CellView, ColumnId, FileId, Pattern, Provenance};
+use veil_cells::{CellArray, CellError, CellView, ColumnId, Pattern};
 use veil_protocols::ProtocolError;
 
 pub(crate) use at_p2::{QuestionRule, RELEASE_RULE, ask_under, release_under};
@@ -37,9 +35,11 @@ pub(crate) struct Counted {
 pub(crate) enum Compared {
     /// Its rows are carried along.
     Not,
-    /// They are held against each other: all are of the same columns, whatever factors masking gave them.
+    /// Classes of them are counted before they are released: all are of the same columns, whatever factors masking gave them.
+    Released,
+    /// A question holds them against each other: all are of the column that its type says, whatever factors masking gave them.
     Held,
-    /// They are averaged: all are of the same columns with the same factors.
+    /// A question averages them: all are of the column that its type says, with the same factors.
     Averaged,
 }
 
@@ -55,8 +55,8 @@ impl Counted {
 struct Found {
     constants: usize,
     encrypted: usize,
-    /// Of each file, what its rows have in the column.
-    patterns: HashMap<FileId, Pattern>,
+    /// What the rows have in the column: the same columns of the owner's, in all files.
+    pattern: Option<Pattern>,
 }
 
 /// Counts the rows of a question or a release, and refuses those that count twice or for nobody.
@@ -115,10 +115,10 @@ impl Found {
             let view = CellView::parse_next(&mut known, bytes).map_err(damaged)?;
             // Nearly all cells are of one row.
             if let Some((anchor, pattern, drawn)) = view.only_row() {
-                anchors.add(first + row, anchor);
+                anchors.add(first + row, anchor, !drawn);
                 match drawn {
                     true => self.constants += 1,
-                    false => self.encrypted_value(function, column, anchor.file, pattern)?,
+                    false => self.encrypted_value(function, column, pattern)?,
                 }
                 continue;
             }
@@ -129,25 +129,47 @@ impl Found {
                     column.name
                 ));
             };
-            anchors.add_all(first + row, &provenance);
-            let file = provenance.anchors().iter().next().map(|anchor| anchor.file);
-            match file.filter(|_| !provenance.is_drawn()) {
-                None => self.constants += 1,
-                Some(file) => self.encrypted_value(function, column, file, shape(&provenance))?,
+            if !anchors.add_all(first + row, &provenance) {
+                return refuse(format!(
+                    "{function}: row {} of its input has two sums of one column with some rows in common, which tell what lies between them: \
+                     {} is one of them. Put sums into rows of their own (GROUP BY)",
+                    first + row + 1,
+                    column.name
+                ));
             }
+            if provenance.is_empty() || provenance.is_drawn() {
+                self.constants += 1;
+                continue;
+            }
+            if column.is_compared() && provenance.is_opaque() {
+                return refuse(format!(
+                    "{function}: {} is computed from values that were made anew, or added up, beside others of the same row, and could be a constant: \
+                     compare the columns that it is made of",
+                    column.name
+                ));
+            }
+            self.encrypted_value(function, column, provenance.pattern())?;
         }
         Ok(())
     }
 
-    /// Rows of one file have the same in a column that is compared: otherwise the column that was chosen for a row would tell it.
-    fn encrypted_value(&mut self, function: &str, column: &Counted, file: FileId, pattern: Pattern) -> Result<()> {
+    /// All rows have the same in a column that is compared: otherwise the column that was chosen for a row would tell it.
+    fn encrypted_value(&mut self, function: &str, column: &Counted, pattern: Pattern) -> Result<()> {
         self.encrypted += 1;
+        let is_own = pattern.is_of(column.column);
         let pattern = match column.compared {
             Compared::Not => return Ok(()),
-            Compared::Held => pattern.unweighted(),
+            Compared::Held | Compared::Averaged if !is_own => {
+                return refuse(format!(
+                    "{function}: {} is made of several columns, or of another one than it has its type from, and the owner's rules speak of \
+                     columns: ask about each by itself",
+                    column.name
+                ));
+            }
+            Compared::Released | Compared::Held => pattern.unweighted(),
             Compared::Averaged => pattern,
         };
-        match *self.patterns.entry(file).or_insert(pattern) == pattern {
+        match *self.pattern.get_or_insert(pattern) == pattern {
             true => Ok(()),
             false => refuse(format!(
                 "{function}: {} is made of other columns in some rows than in others, or with other factors: what is compared has to be the \
@@ -156,9 +178,4 @@ impl Found {
             )),
         }
     }
-}
-
-/// One pattern for all that a value is made of.
-fn shape(provenance: &Provenance) -> Pattern {
-    provenance.pattern().unwrap_or_else(|| provenance.patterns().fold(Pattern::default(), Pattern::and))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use datafusion::error::Result;
-use veil_cells::{Anchor, AnchorSet, FileId, Provenance};
+use veil_cells::{Anchor, AnchorSet, FileId, Pattern, Provenance};
 
 use super::refuse;
 
@@ -28,6 +28,10 @@ pub(crate) struct RowAnchors {
     first: Vec<Option<Anchor>>,
     /// All others, with that one.
     more: HashMap<usize, AnchorSet>,
+    /// Rows with a value that was not drawn: all others are nobody.
+    people: Vec<bool>,
+    /// The sums of a row, by what is in them.
+    sums: HashMap<usize, Vec<(Pattern, AnchorSet)>>,
     /// Whether there is a value of a single row.
     has_single: bool,
     /// The fewest rows that a sum counts as.
@@ -36,14 +40,29 @@ pub(crate) struct RowAnchors {
 
 impl RowAnchors {
     pub(super) fn new(rows: usize) -> Self {
-        Self { first: vec![None; rows], more: HashMap::new(), has_single: false, least_sum: None }
+        Self {
+            first: vec![None; rows],
+            more: HashMap::new(),
+            people: vec![false; rows],
+            sums: HashMap::new(),
+            has_single: false,
+            least_sum: None,
+        }
     }
 
-    /// A value of one row.
+    /// A value of one row, which has something of that row in it or was drawn for it.
     #[inline]
-    pub(super) fn add(&mut self, row: usize, anchor: Anchor) {
+    pub(super) fn add(&mut self, row: usize, anchor: Anchor, is_somebody: bool) {
         self.has_single = true;
         self.note(row, anchor);
+        self.is_somebody(row, is_somebody);
+    }
+
+    #[inline]
+    fn is_somebody(&mut self, row: usize, is_somebody: bool) {
+        if let Some(known) = self.people.get_mut(row) {
+            *known |= is_somebody;
+        }
     }
 
     #[inline]
@@ -58,15 +77,24 @@ impl RowAnchors {
         }
     }
 
-    /// A value of several rows, of none, or with unlike weights.
-    pub(super) fn add_all(&mut self, row: usize, provenance: &Provenance) {
+    /// A value of several rows, of none, or with unlike weights. `false` says that it is a sum that has rows in common with another of the same
+    /// column in this row, and not all.
+    pub(super) fn add_all(&mut self, row: usize, provenance: &Provenance) -> bool {
         let anchors = provenance.anchors();
         if anchors.is_empty() {
-            return;
+            return true;
         }
+        self.is_somebody(row, !provenance.is_drawn());
+        let mut stands_alone = true;
         if provenance.is_sum() || is_sum(&anchors) {
             let people = provenance.people();
             self.least_sum = Some(self.least_sum.map_or(people, |least| least.min(people)));
+            let (sums, pattern) = (self.sums.entry(row).or_default(), provenance.pattern().unweighted());
+            let others = sums.iter().filter(|(other, _)| *other == pattern);
+            stands_alone = others.clone().all(|(_, rows)| *rows == anchors || !rows.meets(&anchors));
+            if others.clone().all(|(_, rows)| *rows != anchors) {
+                sums.push((pattern, anchors.clone()));
+            }
         } else {
             self.has_single = true;
         }
@@ -78,6 +106,7 @@ impl RowAnchors {
             let known = self.first.get(row).copied().flatten();
             self.more.entry(row).or_insert_with(|| known.into_iter().collect()).union(&anchors);
         }
+        stands_alone
     }
 
     /// The rows of files that a row is made of.
@@ -101,7 +130,7 @@ impl RowAnchors {
                 Some(all) => all.iter().for_each(&mut note),
                 None => note(*first),
             }
-            census.people += 1;
+            census.people += u64::from(self.people.get(row) == Some(&true));
         }
         for (file, mut rows) in files {
             rows.sort_unstable();
@@ -134,7 +163,7 @@ mod tests {
     }
 
     fn of(anchors: &[Anchor]) -> Provenance {
-        Provenance::of_row(0, anchors.iter().copied().collect(), false)
+        Provenance::of_row(&anchors.iter().copied().collect(), "a test")
     }
 
     #[test]
@@ -142,8 +171,8 @@ mod tests {
         for count in [0usize, 1, 2, 100] {
             let mut rows = RowAnchors::new(count);
             for row in 0..count {
-                rows.add(row, anchor(1, row as u32));
-                rows.add(row, anchor(1, row as u32));
+                rows.add(row, anchor(1, row as u32), true);
+                rows.add(row, anchor(1, row as u32), true);
             }
             let census = rows.census("risk").unwrap();
             assert_eq!((census.rows, census.people, census.least_sum), (count as u64, count as u64, None));
@@ -151,7 +180,7 @@ mod tests {
         }
         // A joined row is of two files, and each of its rows counts once.
         let mut joined = RowAnchors::new(2);
-        (0..2).for_each(|row| joined.add_all(row, &of(&[anchor(1, row as u32), anchor(2, 7 - row as u32)])));
+        (0..2).for_each(|row| assert!(joined.add_all(row, &of(&[anchor(1, row as u32), anchor(2, 7 - row as u32)]))));
         let census = joined.census("risk").unwrap();
         assert_eq!((census.people, census.least, census.least_sum, census.files.len()), (2, 1, None, 2));
     }
@@ -160,14 +189,14 @@ mod tests {
     fn rows_that_are_there_twice_are_refused() {
         let twice = |add: fn(&mut RowAnchors)| {
             let mut rows = RowAnchors::new(5);
-            (0..5).for_each(|row| rows.add(row, anchor(1, row as u32)));
+            (0..5).for_each(|row| rows.add(row, anchor(1, row as u32), true));
             add(&mut rows);
             rows.census("risk").unwrap_err().to_string()
         };
         for sentence in [
-            twice(|rows| rows.add(4, anchor(1, 2))),
-            twice(|rows| rows.add_all(4, &of(&[anchor(1, 2), anchor(2, 9)]))),
-            twice(|rows| rows.add_all(4, &of(&[anchor(1, 4), anchor(1, 2)]))),
+            twice(|rows| rows.add(4, anchor(1, 2), true)),
+            twice(|rows| assert!(rows.add_all(4, &of(&[anchor(1, 2), anchor(2, 9)])))),
+            twice(|rows| assert!(rows.add_all(4, &of(&[anchor(1, 4), anchor(1, 2)])))),
         ] {
             assert!(sentence.contains("risk: rows 3 and 5 of its input hold the same row"), "{sentence}");
         }
@@ -176,8 +205,9 @@ mod tests {
     #[test]
     fn constants_are_nobody() {
         let mut rows = RowAnchors::new(3);
-        rows.add(1, anchor(1, 0));
-        rows.add_all(0, &Provenance::default());
+        rows.add(1, anchor(1, 0), true);
+        assert!(rows.add_all(0, &Provenance::default()));
+        rows.add(2, anchor(1, 1), false);
         assert_eq!(rows.census("risk").unwrap().people, 1);
     }
 }

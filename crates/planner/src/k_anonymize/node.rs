@@ -62,6 +62,11 @@ impl KAnonymizeNode {
         self.columns.sources.get(column).copied()
     }
 
+    /// The columns of the input that rows are made alike by.
+    pub fn quasi(&self) -> impl Iterator<Item = usize> {
+        self.columns.quasi.iter().map(|(place, _)| *place)
+    }
+
     /// The operator.
     pub(crate) fn operator(&self, veil: &Veil, input: Arc<dyn ExecutionPlan>) -> Result<KAnonymizeExec> {
         let places = self.columns.quasi.iter().map(|(place, _)| *place).collect();

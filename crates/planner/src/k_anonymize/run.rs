@@ -25,14 +25,11 @@ use veil_udfs::{VeilOptions, damaged_cell};
 use super::columns::{Columns, Source};
 use super::exec::shape;
 use super::progress::{PhaseMetrics, Watch};
-use super::{Anonymisation, Request, Start};
+use super::{Anonymisation, NAME, Request, Start};
 use crate::Veil;
 use crate::census::{Compared, Counted, RowAnchors, ask_under, take_census};
 use crate::error::protocol;
 use crate::row_bytes::row_bytes;
-
-/// Stands for the column of values that are of a row and of none of its encrypted columns.
-const ROW_ITSELF: u16 = u16::MAX;
 
 /// One run.
 pub(super) struct Run {
@@ -76,7 +73,7 @@ impl Run {
         let timer = self.census.timer();
         let counted = self.counted(&input);
         let columns = counted.iter().filter(|counted| counted.is_compared()).map(|counted| counted.column).collect();
-        let (census, anchors) = take_census("k_anonymize", rows, counted).await?;
+        let (census, anchors) = take_census(NAME, rows, counted).await?;
         timer.done();
         let (quasi, initial) = self.prepared(&input).await?;
         let shape = shape(&self.columns, &self.request, rows);
@@ -204,7 +201,7 @@ impl Run {
         let external = |error| DataFusionError::External(Box::new(error));
         // What is published of a row, and its flag, is of that row, as the values were that went in.
         let of_row = |cells: &BinaryArray| {
-            let rows = |row: usize| Ok(Some(Provenance::of_row(ROW_ITSELF, anchors.of_row(row), false)));
+            let rows = |row: usize| Ok(Some(Provenance::of_row(&anchors.of_row(row), NAME)));
             set_rows(CellArray::Binary(cells), rows).map_err(external)
         };
         let published = columns.iter().zip(&input.quasi).zip(&self.columns.quasi);
@@ -212,7 +209,7 @@ impl Run {
             Source::Clear(_) => of_row(made),
             _ => {
                 let from = CellArray::try_new(from).map_err(external)?;
-                carry_rows(from, CellArray::Binary(made), false).map_err(external)
+                carry_rows(from, CellArray::Binary(made), NAME, false).map_err(external)
             }
         });
         let (columns, suppressed) = (published.collect::<Result<Vec<_>>>()?, of_row(&suppressed)?);

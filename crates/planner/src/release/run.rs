@@ -165,7 +165,7 @@ impl Run {
         let counted = self.columns.encrypted.iter().filter(|(place, _)| self.columns.flag != Some(*place));
         let counted = counted.filter_map(|(place, column)| {
             let name = self.columns.fields.get(*place)?.name().clone();
-            let compared = if k_columns.contains(place) { Compared::Held } else { Compared::Not };
+            let compared = if k_columns.contains(place) { Compared::Released } else { Compared::Not };
             let cells = vec![rows.columns().get(*place)?.clone()];
             Some(Counted { name, cells, column: column.cell_type.column, compared })
         });

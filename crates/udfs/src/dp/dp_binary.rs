@@ -10,6 +10,7 @@ use rand::CryptoRng;
 use veil_cells::{Cell, CellArray, CellArrayBuilder, CellError, Kind, Mechanism};
 use veil_privacy::BinaryMechanism;
 
+use super::value_of_a_row;
 use crate::function::{RANDOM, document, external};
 use crate::{Arguments, CellFunction, EncryptedField, Evaluation, VeilContext};
 
@@ -87,7 +88,7 @@ impl CellFunction for DpBinary {
 
 /// The type of a column that is flipped at times.
 pub(super) fn flipped(arguments: &Arguments<'_>, mechanism: Mechanism) -> Result<EncryptedField> {
-    let column = arguments.encrypted(0)?;
+    let column = value_of_a_row(arguments)?;
     let instead = "use dp_laplace for numbers, dp_exponential for categories";
     column.expect(arguments.function(), &[Kind::Boolean, Kind::Binary], instead)?;
     column.noised(mechanism, arguments.epsilon(1)?, arguments.options())

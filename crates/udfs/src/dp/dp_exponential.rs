@@ -19,6 +19,7 @@ use veil_protocols::choose::{Categories, choose};
 use veil_protocols::{ProtocolError, Randomness, Session};
 
 use super::dp_laplace::refused;
+use super::value_of_a_row;
 use crate::function::{RANDOM, document};
 use crate::{Arguments, CellFunction, EncryptedField, Evaluation, Rounds, VeilContext};
 
@@ -162,7 +163,7 @@ pub(super) fn row_bytes(categories: &Categories) -> usize {
 
 /// An encrypted category.
 pub(super) fn category(arguments: &Arguments<'_>) -> Result<EncryptedField> {
-    let column = arguments.encrypted(0)?;
+    let column = value_of_a_row(arguments)?;
     let instead = "use dp_laplace for numbers, dp_binary for truth values and labels";
     column.expect(arguments.function(), &[Kind::Category], instead)?;
     Ok(column)

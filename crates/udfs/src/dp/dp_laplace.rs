@@ -21,6 +21,7 @@ use veil_protocols::add_laplace::{self, add_laplace};
 use veil_protocols::laplace_scale::{EncryptedScale, scale as encrypted_scale};
 use veil_protocols::{ProtocolError, Randomness, Session};
 
+use super::value_of_a_row;
 use crate::encrypted::width_of;
 use crate::function::{RANDOM, document, external};
 use crate::{Arguments, CellFunction, EncryptedField, Evaluation, Rounds, VeilContext};
@@ -107,7 +108,7 @@ impl CellFunction for DpLaplace {
 
 /// The type of a column with noise of this family.
 pub(super) fn noised(arguments: &Arguments<'_>, kinds: &[Kind], mechanism: Mechanism) -> Result<EncryptedField> {
-    let column = arguments.encrypted(0)?;
+    let column = value_of_a_row(arguments)?;
     let instead = "use dp_binary for truth values and labels, dp_exponential for categories";
     column.expect(arguments.function(), kinds, instead)?;
     let epsilon = arguments.epsilon(1)?;
