@@ -181,3 +181,112 @@ async fn questions_count_rows_once() {
     let rows: i64 = size.values().iter().zip(classes.values()).map(|(size, classes)| size * classes).sum();
     assert_eq!(rows, 40);
 }
+
+/// Values that were drawn, made anew or taken away again are nobody's, whatever they are added to.
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_values_pass_for_nobody() {
+    let hospital = hospital(935, 120, "min_k = 10\nk_columns = [\"age\"]").await;
+    let world = &hospital.world;
+    world.run("CREATE TABLE numbered AS SELECT row_number() OVER () AS n, * FROM patients").await.unwrap();
+    let beside = |own: &str, other: &str| {
+        format!("SELECT {own} AS age FROM numbered WHERE n = 7 UNION ALL SELECT {other} FROM numbered WHERE n <> 7")
+    };
+    let constant = "enc_add(enc_sub(enc_add(age, mask_random(age, 0, 0)), age), 43)";
+    let alone = "enc_sub(enc_add(enc_scale(age, 2), mask_random(age, 0, 0)), age)";
+    // Two runs that come out alike, one taken from the other.
+    for run in ["one", "other"] {
+        let sql = format!(
+            "CREATE TABLE {run} AS SELECT n, age FROM k_anonymize((SELECT n, age FROM numbered), k => 40, quasi => (age), rounds => 1, seed => 3, \
+             comparison => 'blinded')"
+        );
+        world.run(&sql).await.unwrap();
+    }
+    let difference = "SELECT enc_sub(a.age, b.age) AS age FROM one a JOIN other b ON a.n = b.n";
+    for (at, sql) in [beside(alone, constant), beside(constant, constant), difference.to_owned()].iter().enumerate() {
+        world.run(&format!("CREATE TABLE made_{at} AS {sql}")).await.unwrap();
+        for question in [
+            format!("SELECT * FROM class_sizes(made_{at}, quasi => (age))"),
+            format!("SELECT * FROM identifiers(made_{at}, k => 2, columns => (age))"),
+            format!("SELECT * FROM release((SELECT * FROM made_{at}), recipient => 'alice')"),
+        ] {
+            let refused = world.refusal(&question).await;
+            assert!(refused.contains("could be a constant"), "{question}\n{refused}");
+        }
+    }
+    // Noise of rows that share a value says what the value is.
+    for noisy in ["dp_laplace(age, 0.1)", "dp_geometric(age, 0.1)"] {
+        let refused = world.refusal(&format!("SELECT {noisy} AS age FROM one")).await;
+        assert!(refused.contains("the noise would average out"), "{noisy}: {refused}");
+    }
+}
+
+/// A sum is of as many people as have something in it, alike, and no two sums of a row tell what lies between them.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_are_of_people() {
+    let hospital = hospital(936, 120, "min_rows = 50").await;
+    let world = &hospital.world;
+    world.run("CREATE TABLE numbered AS SELECT row_number() OVER () AS n, * FROM patients").await.unwrap();
+    world
+        .run(
+            "CREATE TABLE alike AS SELECT n, age FROM k_anonymize((SELECT n, age FROM numbered), k => 40, quasi => (age), rounds => 1, \
+             comparison => 'blinded')",
+        )
+        .await
+        .unwrap();
+    let padded =
+        "SELECT age AS x FROM numbered WHERE n = 7 UNION ALL SELECT mask_random(age, 0, 0) FROM numbered WHERE n <> 7";
+    for sql in [
+        format!("SELECT enc_sum(x) AS age FROM ({padded})"),
+        format!("SELECT enc_avg(x) AS age FROM ({padded})"),
+        "SELECT enc_sum(CASE WHEN n.n = 7 THEN n.age ELSE a.age END) AS age FROM numbered n JOIN alike a ON n.n = a.n".to_owned(),
+        "SELECT enc_add(enc_scale(s.v, -1), c.v) AS smoker FROM (SELECT enc_sum(smoker) AS v FROM numbered WHERE n = 7) s CROSS JOIN \
+         (SELECT enc_count(smoker) AS v FROM numbered WHERE n <> 7) c"
+            .to_owned(),
+    ] {
+        let refused = hospital.refused(&sql).await;
+        assert!(refused.contains("is of 1 rows that count the same in it"), "{sql}\n{refused}");
+    }
+    let refused = hospital.refused(&format!("SELECT x AS age FROM ({padded})")).await;
+    assert_eq!(refused, "1 rows are fewer than the 50 that the policy wants in a release: ask for more");
+    let pair = |rows: &str| {
+        format!(
+            "SELECT a.v AS age, b.v AS n FROM (SELECT enc_sum(age) AS v FROM numbered) a CROSS JOIN (SELECT enc_sum(age) AS v FROM numbered WHERE {rows}) b"
+        )
+    };
+    for rows in ["n <> 7", "n < 60"] {
+        let refused = hospital.refused(&pair(rows)).await;
+        assert!(refused.contains("two sums of one column with some rows in common"), "{rows}: {refused}");
+    }
+    hospital.released("SELECT enc_sum(age) AS age, enc_avg(age) AS n, enc_sum(cost) AS cost FROM numbered").await;
+}
+
+/// Rules of the owner's are about columns, and a question about a computed one is a question about another.
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_are_about_the_columns_that_they_name() {
+    let hospital = hospital(937, 60, "").await;
+    let world = &hospital.world;
+    world.run("CREATE TABLE numbered AS SELECT row_number() OVER () AS n, * FROM patients").await.unwrap();
+    for column in [
+        "enc_add(enc_scale(age, 0), enc_scale(zip, 1))",
+        "enc_add(age, zip)",
+        "CASE WHEN region = 'nowhere' THEN age ELSE zip END",
+        "coalesce(CASE WHEN n < 0 THEN age END, zip)",
+    ] {
+        world.run(&format!("CREATE TABLE asked AS SELECT {column} AS age FROM numbered")).await.unwrap();
+        for question in ["class_sizes(asked, quasi => (age))", "identifiers(asked, k => 5, columns => (age))"] {
+            let refused = world.refusal(&format!("SELECT * FROM {question}")).await;
+            assert!(
+                refused.contains("is made of several columns, or of another one"),
+                "{column}, {question}: {refused}"
+            );
+        }
+        world.run("DROP TABLE asked").await.unwrap();
+    }
+    let anonymised = "SELECT 7 AS n, age FROM k_anonymize((SELECT n, age FROM numbered), k => 20, quasi => (age), rounds => 1, comparison => 'blinded')";
+    let utility = format!("SELECT * FROM utility((SELECT n, age FROM numbered), ({anonymised}), quasi => (age))");
+    let refused = world.refusal(&utility).await;
+    assert!(refused.contains("that others belong to as well"), "{refused}");
+    let masked =
+        world.run("SELECT * FROM class_sizes((SELECT mask_noise(age, 0.1) AS age FROM numbered), quasi => (age))");
+    assert!(masked.await.is_ok(), "masking gives rows factors of their own, and no other column");
+}

@@ -343,6 +343,11 @@ mod tests {
         let refused = sentence(again.count(&counted(5000, 0, 1, None), AnchorHash(8)));
         assert!(refused.starts_with("the rows of this release have been counted already"), "{refused}");
         assert_eq!(again, whole);
+        // Where classes are counted everybody in them is somebody.
+        let mut alike = Permit { k: Some((5, Vec::new())), ..permit(0) };
+        let nobody = sentence(alike.clone().count(&counted(100, 1, 1, None), AnchorHash(7)));
+        assert!(nobody.starts_with("1 rows of the release are nobody"), "{nobody}");
+        alike.count(&counted(100, 0, 1, None), AnchorHash(7)).unwrap();
         let unchecked = Permit { k: Some((5, Vec::new())), ..whole };
         assert!(sentence(unchecked.is_complete()).contains("wants classes of 5 rows, and nobody has counted them"));
         assert!(sentence(count(counted(99, 0, 1, None))).starts_with("99 rows are fewer than the 100 that the policy"));

@@ -122,6 +122,25 @@ const QUERIES: &[(&str, &str)] = &[
     ("SELECT coalesce(age, wage) AS age FROM people", "people.wage"),
     ("SELECT age FROM people WHERE false UNION ALL SELECT wage FROM people", "people.wage"),
     ("SELECT age, (SELECT max(illness) FROM people) AS region FROM people", "a subquery among its columns"),
+    // Clear values of one person beside encrypted ones of many.
+    (
+        "SELECT b.age, a.region FROM people a CROSS JOIN (SELECT region AS other FROM people LIMIT 10) c LEFT JOIN people b ON a.illness = b.illness",
+        "or of the same one read again",
+    ),
+    ("SELECT a.region, b.age, a.age AS own FROM people a CROSS JOIN people b", "or of the same one read again"),
+    (
+        "SELECT age, region FROM people UNION ALL SELECT b.age, a.region FROM people a JOIN people b ON a.illness = b.illness",
+        "or of the same one read again",
+    ),
+    // A column that shows in how another is made alike.
+    (
+        "SELECT age FROM k_anonymize((SELECT age, wage FROM people), k => 2, quasi => (wage, age), weights => (wage = 30), rounds => 1)",
+        "makes rows alike by wage",
+    ),
+    (
+        "SELECT suppressed, age FROM k_anonymize((SELECT age, wage FROM people), k => 2, quasi => (age, wage), rounds => 1, suppress => 0.5)",
+        "makes rows alike by wage",
+    ),
     // Releases in releases.
     ("SELECT p.age FROM people p, release(people, recipient => 'alice')", "another release"),
     (
