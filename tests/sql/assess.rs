@@ -344,7 +344,9 @@ async fn what_cannot_be_assessed_is_left_out_or_refused() {
         assert!(found.contains(part), "{sql}: {found}");
     }
     // Noise lies anywhere, texts have no distances: both are told, the rest is measured.
-    let sql = "SELECT * FROM utility(patients, (SELECT id, name, age, dp_laplace(wage, 1.0) AS wage, illness, suppressed FROM anon), \
+    let by_age = "CREATE TABLE by_age AS SELECT * FROM k_anonymize(patients, k => 3, quasi => (age), rounds => 1, comparison => 'blinded')";
+    world.run(by_age).await.unwrap();
+    let sql = "SELECT * FROM utility(patients, (SELECT id, name, age, dp_laplace(wage, 1.0) AS wage, illness, suppressed FROM by_age), \
                quasi => (age, wage, name))";
     let found = measures(&world.run(sql).await.unwrap());
     assert!(found.contains_key(&("information_loss".to_owned(), "age".to_owned())));

@@ -362,6 +362,9 @@ async fn what_the_policy_does_not_allow_is_refused() {
     assert!(Opener::new(other).open(&[sealed]).is_err());
 
     let world = World::new(905).await;
+    let desk = ReleaseDesk::new(None, Ledger::in_memory(), world.owner.p2());
+    let closed = Responder::new(Arc::new(world.owner.p2()), Limits::default(), Randomness::os());
+    world.veil.set_channel(Arc::new(InProcess::new(Arc::new(closed.with_desk(Arc::new(desk)))))).await;
     world.write("illness.csv", HIERARCHY);
     world.table("patients", &patients(3), DECLARATION).await;
     world.veil.set_signer(world.owner.key_id(), Arc::new(world.owner.p1())).await;

@@ -111,8 +111,8 @@ async fn the_result_is_a_table_like_any_other() {
             assert!(values != same || twice[id] == twice[other], "{id} and {other} were alike");
         }
     }
-    // Shift, noise, sums.
-    let sql = "SELECT mask_shift(age, 100) AS age, dp_exponential(city, 1.0) AS city FROM anon ORDER BY id";
+    // Shift, masks drawn anew, sums.
+    let sql = "SELECT mask_shift(age, 100) AS age, mask_random(city) AS city FROM anon ORDER BY id";
     let masked = world.reveal(sql).await.unwrap();
     assert_eq!(masked.num_rows(), 36);
     let ages = |batch: &datafusion::arrow::record_batch::RecordBatch, by: i64| {

@@ -83,13 +83,14 @@ impl<'a> RecipientColumns<'a> {
         if let Some(((name, _), _)) = clear.filter(|_| readings.len() > 1) {
             return Err(denied(format!(
                 "column {name} is clear, and leaves beside columns of other tables, or of the same one read again: where a recipient's release has clear \
-                 columns all of them are of one table; an admin can put the join into a view that recipients may read"
+                 columns, all of its columns are of one table; only stewards and admins may release others, and an admin can put the join into a view that \
+                 recipients may read"
             )));
         }
         match self.quasi.iter().find(|(_, origins)| !origins.iter().all(|origin| made_of.contains(origin))) {
             Some((name, _)) => Err(denied(format!(
-                "k_anonymize makes rows alike by {name}, which does not leave with them: a recipient's release has all of its quasi columns, so that \
-                 the policy is asked about each"
+                "k_anonymize makes rows alike by {name}, which does not leave with them: a recipient's release has all quasi columns, so that the policy is \
+                 asked about each; only stewards and admins may leave some out"
             ))),
             None => Ok(()),
         }

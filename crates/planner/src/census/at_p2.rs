@@ -52,13 +52,13 @@ pub(crate) async fn release_under(
 }
 
 fn told(question: Question, columns: Vec<ColumnId>, census: &Census) -> census::Census {
-    let Census { files, people, rows, least, least_sum } = census;
+    let Census { files, rows, somebody, least, least_sum, .. } = census;
     let file = |rows: &Vec<u32>| FileRows { rows: rows.iter().copied().collect(), occurrences: rows.len() as u64 };
     census::Census {
         question,
         columns,
         rows: *rows,
-        constants: rows.saturating_sub(*people),
+        constants: rows.saturating_sub(*somebody),
         files: files.iter().map(|(id, rows)| (*id, file(rows))).collect(),
         least: *least,
         least_sum: *least_sum,

@@ -14,6 +14,8 @@ pub(crate) struct Census {
     pub(crate) files: BTreeMap<FileId, Vec<u32>>,
     /// How many rows of the input are of rows of files.
     pub(crate) people: u64,
+    /// How many of them have a value that was not drawn at random.
+    pub(crate) somebody: u64,
     /// How many rows the input has.
     pub(crate) rows: u64,
     /// The fewest people that a value counts as.
@@ -28,8 +30,8 @@ pub(crate) struct RowAnchors {
     first: Vec<Option<Anchor>>,
     /// All others, with that one.
     more: HashMap<usize, AnchorSet>,
-    /// Rows with a value that was not drawn: all others are nobody.
-    people: Vec<bool>,
+    /// Which rows have a value that was not drawn at random.
+    somebody: Vec<bool>,
     /// The sums of a row, by what is in them.
     sums: HashMap<usize, Vec<(Pattern, AnchorSet)>>,
     /// Whether there is a value of a single row.
@@ -43,7 +45,7 @@ impl RowAnchors {
         Self {
             first: vec![None; rows],
             more: HashMap::new(),
-            people: vec![false; rows],
+            somebody: vec![false; rows],
             sums: HashMap::new(),
             has_single: false,
             least_sum: None,
@@ -60,7 +62,7 @@ impl RowAnchors {
 
     #[inline]
     fn is_somebody(&mut self, row: usize, is_somebody: bool) {
-        if let Some(known) = self.people.get_mut(row) {
+        if let Some(known) = self.somebody.get_mut(row) {
             *known |= is_somebody;
         }
     }
@@ -130,7 +132,8 @@ impl RowAnchors {
                 Some(all) => all.iter().for_each(&mut note),
                 None => note(*first),
             }
-            census.people += u64::from(self.people.get(row) == Some(&true));
+            census.people += 1;
+            census.somebody += u64::from(self.somebody.get(row) == Some(&true));
         }
         for (file, mut rows) in files {
             rows.sort_unstable();
@@ -208,6 +211,7 @@ mod tests {
         rows.add(1, anchor(1, 0), true);
         assert!(rows.add_all(0, &Provenance::default()));
         rows.add(2, anchor(1, 1), false);
-        assert_eq!(rows.census("risk").unwrap().people, 1);
+        let census = rows.census("risk").unwrap();
+        assert_eq!((census.people, census.somebody), (2, 1), "what was drawn for a row has nothing of it");
     }
 }
