@@ -3,12 +3,12 @@
 -- either, since distances are compared exactly, which takes its time: so these are 200 patients.
 CREATE TABLE anon AS SELECT * FROM k_anonymize(
     (SELECT * FROM patients WHERE region = 'north' LIMIT 200),
-    k => 10, quasi => (born, sex, zip, diagnosis), drop => (name, smoker, admitted), rounds => 3, suppress => 0.02, seed => 1
+    k => 10, quasi => (born, sex, zip, diagnosis), drop => (name, smoker, admitted), rounds => 3, seed => 1
 );
 
 SELECT * FROM anon LIMIT 2;
 
--- No set of columns identifies fewer than ten any more.
+-- No set of columns identifies fewer than ten any more (rows that were suppressed, with suppress => 0.02, would be one more class).
 SELECT * FROM identifiers(anon, k => 10, columns => (born, sex, zip, diagnosis));
 
 -- What became of it. EXPLAIN in front of the query tells beforehand what it may cost, and who learns what.

@@ -386,7 +386,7 @@ async fn what_a_search_did_is_told() {
     assert_eq!(batch.num_rows(), 3);
     assert_eq!(batch.column_by_name("note").unwrap().as_string::<i32>().value(0), note);
     assert!(batch.column_by_name("note").unwrap().is_null(1));
-    assert_eq!(batch.column_by_name("rounds").unwrap().as_primitive::<Int64Type>().value(1), 2);
+    assert_eq!(batch.column_by_name("rounds").unwrap().as_primitive::<Int64Type>().value(1), 3);
 }
 
 /// A search that nobody waits for any more ends, and P2 goes on answering others.
