@@ -90,20 +90,23 @@ fn file(number: u8) -> FileId {
     FileId([number; 9])
 }
 
-fn anchors(files: &[(u8, std::ops::Range<u32>)]) -> Anchors {
-    let rows = |(number, rows): &(u8, std::ops::Range<u32>)| {
+/// Rows of a file, by a number for its name.
+type Rows = (u8, std::ops::Range<u32>);
+
+fn anchors(files: &[Rows]) -> Anchors {
+    let rows = |(number, rows): &Rows| {
         (file(*number), FileRows { rows: rows.clone().collect(), occurrences: rows.len() as u64 })
     };
     Anchors(files.iter().map(rows).collect())
 }
 
-fn counted(question: Question, files: &[(u8, std::ops::Range<u32>)]) -> Counted {
+fn counted(question: Question, files: &[Rows]) -> Counted {
     let anchors = anchors(files);
     let (columns, permit) = (vec![ColumnId::of(KEY, "patients", "sex")], Vec::new());
     Counted { question, columns, rows: anchors.rows(), constants: 0, anchors, least: 1, least_sum: None, permit }
 }
 
-fn receipt(desk: &Desks, question: Question, files: &[(u8, std::ops::Range<u32>)]) -> Vec<u8> {
+fn receipt(desk: &Desks, question: Question, files: &[Rows]) -> Vec<u8> {
     desk.census(SESSION, &[], counted(question, files), &mut rand::rng()).unwrap().receipt
 }
 
@@ -218,7 +221,7 @@ fn application() -> Vec<u8> {
 fn release(
     desk: &Desks,
     census: impl FnOnce(Counted) -> Counted,
-    parcels: &[&[(u8, std::ops::Range<u32>)]],
+    parcels: &[&[Rows]],
 ) -> Result<Vec<u8>, ProtocolError> {
     let rng = &mut rand::rng();
     let admission = desk.apply(&application(), &Holder, rng)?;
@@ -276,7 +279,7 @@ fn a_manifest_stands_for_the_rows_that_were_counted() {
     release(&desk, same, &[&[(1, 0..20), (2, 5..15)]]).unwrap();
     release(&desk, same, &[&[(1, 0..7)], &[(2, 5..15), (1, 19..20)], &[(1, 7..19)]]).unwrap();
     let other_rows = "the parcels of the release are of other rows than were counted before it: it is not signed";
-    let others: [&[&[(u8, std::ops::Range<u32>)]]; 5] = [
+    let others: [&[&[Rows]]; 5] = [
         // One row too few, one too many, another one, one of another file; and one in two parcels, where another is in none.
         &[&[(1, 0..19), (2, 5..15)]],
         &[&[(1, 0..21), (2, 5..15)]],

@@ -10,7 +10,7 @@ use crate::column::{Column, path};
 fn columns(rows: usize) -> Vec<Column> {
     let number = |row: usize, by: usize, below: usize| (row * row * by + row) as i64 % below as i64;
     let values = |by: usize, below: usize| (0..rows).map(|row| number(row, by, below)).collect::<Vec<_>>();
-    let codes = |row: usize| path(number(row, 5, 20), if row % 4 == 0 { row % 3 } else { 0 });
+    let codes = |row: usize| path(number(row, 5, 20), if row.is_multiple_of(4) { row % 3 } else { 0 });
     vec![
         Column::Numbers { values: values(7, 100), bounds: (0, 120), public: false },
         Column::Seen(values(3, 1000)),

@@ -407,10 +407,8 @@ impl House {
 fn anchors(batch: &RecordBatch) -> Anchors {
     let mut anchors = Anchors::default();
     let fields = batch.schema_ref().fields().iter();
-    let columns = fields.zip(batch.columns()).filter_map(|(field, array)| {
-        CellType::of_field(field).unwrap().is_some().then(|| CellArray::try_new(array).unwrap())
-    });
-    let columns: Vec<CellArray<'_>> = columns.collect();
+    let encrypted = fields.zip(batch.columns()).filter(|(field, _)| CellType::of_field(field).unwrap().is_some());
+    let columns: Vec<CellArray<'_>> = encrypted.map(|(_, array)| CellArray::try_new(array).unwrap()).collect();
     for row in 0..batch.num_rows() {
         let mut of_row = AnchorSet::default();
         for bytes in columns.iter().filter_map(|column| column.bytes(row)) {

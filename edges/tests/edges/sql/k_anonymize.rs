@@ -34,7 +34,7 @@ async fn check(world: &World, rows: usize, centres: usize, (strategy, name): (Re
     }
     let k = (rows / centres).max(2);
     let initial = draw_centres(rows, centres, &mut StdRng::seed_from_u64(rows as u64)).unwrap();
-    let suppress = if rows % 2 == 0 { 0 } else { 100_000 };
+    let suppress = if rows.is_multiple_of(2) { 0 } else { 100_000 };
     let settings = Settings { k, rounds: 2, early_stop: true, suppress, strategy };
     let (expected, summary) = sample.published(&[2, 1, 1, 1], &initial, &settings);
     let rows_of = initial.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
