@@ -7,10 +7,13 @@
 mod at_p2;
 mod rows;
 
-use datafusion::arrow::array::ArrayRef;
+use std::ops::Range;
+
+use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::common::DataFusionError;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
+use rayon::prelude::*;
 use veil_cells::{CellArray, CellError, CellView, ColumnId, Pattern};
 use veil_protocols::ProtocolError;
 
@@ -50,8 +53,11 @@ impl Counted {
     }
 }
 
+/// Rows that are counted at a time, on one core.
+const AT_ONCE: usize = 8192;
+
 /// What a column has been found to be.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Found {
     constants: usize,
     encrypted: usize,
@@ -71,13 +77,19 @@ pub(crate) async fn take_census(
 }
 
 fn count(function: &str, rows: usize, columns: &[Counted]) -> Result<(Census, RowAnchors)> {
-    let mut anchors = RowAnchors::new(rows);
-    for column in columns {
-        let (mut found, mut first) = (Found::default(), 0);
-        for cells in &column.cells {
-            found.read(function, column, cells, first, &mut anchors)?;
-            first += cells.len();
+    let parts: Vec<usize> = (0..rows).step_by(AT_ONCE).collect();
+    let parts: Vec<_> =
+        parts.into_par_iter().map(|first| count_part(function, columns, first..rows.min(first + AT_ONCE))).collect();
+    let (mut anchors, mut all) = (RowAnchors::new(0), vec![Found::default(); columns.len()]);
+    // In their order, so that the first row that is wrong is the one that is named.
+    for part in parts {
+        let (of_part, found) = part?;
+        anchors.append(of_part);
+        for ((all, found), column) in all.iter_mut().zip(found).zip(columns) {
+            all.join(found, function, column)?;
         }
+    }
+    for (column, found) in columns.iter().zip(all) {
         if column.is_compared() && found.constants > 0 && found.encrypted > 0 {
             return refuse(format!(
                 "{function}: {} of the rows of {} are constants that the engine made, beside {} encrypted values: constants are nobody, and \
@@ -87,6 +99,34 @@ fn count(function: &str, rows: usize, columns: &[Counted]) -> Result<(Census, Ro
         }
     }
     Ok((anchors.census(function)?, anchors))
+}
+
+/// Reads some of the rows of all columns.
+fn count_part(function: &str, columns: &[Counted], rows: Range<usize>) -> Result<(RowAnchors, Vec<Found>)> {
+    let mut anchors = RowAnchors::new(rows.len());
+    let mut read = |column: &Counted| {
+        let (mut found, mut before) = (Found::default(), 0);
+        for cells in &column.cells {
+            let (from, to) = (rows.start.max(before), rows.end.min(before + cells.len()));
+            if from < to {
+                let some = cells.slice(from - before, to - from);
+                found.read(function, column, &some, from - rows.start, rows.start, &mut anchors)?;
+            }
+            before += cells.len();
+        }
+        Ok(found)
+    };
+    let found = columns.iter().map(&mut read).collect::<Result<_>>()?;
+    Ok((anchors, found))
+}
+
+/// A column that is not the same in all rows.
+fn is_chosen(function: &str, column: &Counted) -> DataFusionError {
+    protocol(ProtocolError::Denied(format!(
+        "{function}: {} is made of other columns in some rows than in others, or with other factors: what is compared has to be the same in all \
+         rows. Leave out the CASE or UNION that chooses",
+        column.name
+    )))
 }
 
 /// A rule of the owner's is not kept: the caller may not have this.
@@ -99,13 +139,27 @@ fn damaged(error: CellError) -> DataFusionError {
 }
 
 impl Found {
-    /// Reads a batch of a column, whose rows are counted from `first`.
+    /// Both parts of a column.
+    fn join(&mut self, other: Self, function: &str, column: &Counted) -> Result<()> {
+        self.constants += other.constants;
+        self.encrypted += other.encrypted;
+        match (self.pattern, other.pattern) {
+            (Some(ours), Some(theirs)) if ours != theirs => Err(is_chosen(function, column)),
+            (ours, theirs) => {
+                self.pattern = ours.or(theirs);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads some cells of a column, the first of which is of row `first` of those behind the first `before` rows.
     fn read(
         &mut self,
         function: &str,
         column: &Counted,
         cells: &ArrayRef,
         first: usize,
+        before: usize,
         anchors: &mut RowAnchors,
     ) -> Result<()> {
         let cells = CellArray::try_new(cells).map_err(damaged)?;
@@ -133,7 +187,7 @@ impl Found {
                 return refuse(format!(
                     "{function}: row {} of its input has two sums of one column with some rows in common, which tell what lies between them: \
                      {} is one of them. Put sums into rows of their own (GROUP BY)",
-                    first + row + 1,
+                    before + first + row + 1,
                     column.name
                 ));
             }
@@ -171,11 +225,7 @@ impl Found {
         };
         match *self.pattern.get_or_insert(pattern) == pattern {
             true => Ok(()),
-            false => refuse(format!(
-                "{function}: {} is made of other columns in some rows than in others, or with other factors: what is compared has to be the \
-                 same in all rows. Leave out the CASE or UNION that chooses",
-                column.name
-            )),
+            false => Err(is_chosen(function, column)),
         }
     }
 }

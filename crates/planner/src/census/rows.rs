@@ -111,6 +111,17 @@ impl RowAnchors {
         stands_alone
     }
 
+    /// Adds the rows behind these.
+    pub(super) fn append(&mut self, other: Self) {
+        let before = self.first.len();
+        self.first.extend(other.first);
+        self.somebody.extend(other.somebody);
+        self.more.extend(other.more.into_iter().map(|(row, anchors)| (before + row, anchors)));
+        self.sums.extend(other.sums.into_iter().map(|(row, sums)| (before + row, sums)));
+        self.has_single |= other.has_single;
+        self.least_sum = [self.least_sum, other.least_sum].into_iter().flatten().min();
+    }
+
     /// The rows of files that a row is made of.
     pub(crate) fn of_row(&self, row: usize) -> AnchorSet {
         match self.more.get(&row) {
@@ -202,6 +213,28 @@ mod tests {
             twice(|rows| assert!(rows.add_all(4, &of(&[anchor(1, 4), anchor(1, 2)])))),
         ] {
             assert!(sentence.contains("risk: rows 3 and 5 of its input hold the same row"), "{sentence}");
+        }
+    }
+
+    /// Parts of any length, one behind the other, are the rows at once.
+    #[test]
+    fn parts_are_the_whole() {
+        let whole = |rows: std::ops::Range<u32>| {
+            let mut part = RowAnchors::new(rows.len());
+            for (at, row) in rows.enumerate() {
+                part.add(at, anchor(1, row), row % 2 == 0);
+                if row % 3 == 0 {
+                    assert!(part.add_all(at, &of(&[anchor(1, row), anchor(2, row)])));
+                }
+            }
+            part
+        };
+        for (middle, end) in [(0, 0), (0, 1), (1, 2), (7, 7), (7, 20)] {
+            let mut parts = RowAnchors::new(0);
+            [0..middle, middle..end].map(whole).into_iter().for_each(|part| parts.append(part));
+            let all = whole(0..end);
+            assert_eq!(parts.census("risk").unwrap(), all.census("risk").unwrap());
+            assert!((0..end as usize).all(|row| parts.of_row(row) == all.of_row(row)));
         }
     }
 
