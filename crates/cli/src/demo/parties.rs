@@ -117,6 +117,8 @@ impl Parties {
     pub(super) fn restart_p2(&mut self) -> Result<(), Failure> {
         let log = self.folder.join("p2/p2.log");
         let _ = self.p2.process.0.kill();
+        // Its ledger is its own until it has ended.
+        let _ = self.p2.process.0.wait();
         self.p2 = Server::start(&self.program, "p2", &P2_COMMAND, &log)?;
         self.rounds.turn_to(self.p2.address);
         Ok(())
