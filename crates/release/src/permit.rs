@@ -355,6 +355,8 @@ mod tests {
         assert_eq!(count(counted(150, 50, 1, None)).unwrap().nobody(), 50);
         // Two averages, of a hundred people each.
         assert_eq!(count(counted(2, 0, 100, Some(100))).unwrap().min_rows, 0);
+        // Beside a sum nobody's clear columns leave for its sake.
+        assert!(sentence(count(counted(3, 1, 100, Some(100)))).starts_with("2 rows are fewer than the 100"));
         let few = sentence(count(counted(2, 0, 99, Some(99))));
         assert_eq!(
             few,

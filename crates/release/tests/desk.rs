@@ -163,6 +163,30 @@ fn numbers_belong_to_their_question_run_and_key_holder() {
     denied(open(&later, &receipt, Purpose::Metric, 1, 1), "were counted too long ago");
 }
 
+/// What is opened is charged to somebody, and not after the policy has ended.
+#[test]
+fn receipts_are_of_files_and_end_with_the_policy() {
+    let desk = desk(None);
+    // A release may have no row of a file, a question may not: what it opens would be charged to nobody.
+    let nothing = Counted { rows: 100, ..counted(Question::Risk, &[]) };
+    let receipt = desk.census(SESSION, &[], nothing, &mut rand::rng()).unwrap().receipt;
+    denied(open(&desk, &receipt, Purpose::Metric, 1, 1), "none of the rows that were counted is of an encrypted file");
+
+    // The second before the end of 2026-01-31, and the first after it.
+    let ending = policy("").replacen("[recipient", "expires = \"2026-01-31\"\n[recipient", 1);
+    let at = |now: fn() -> u64| {
+        ReleaseDesk::new(Policy::parse(&ending).unwrap(), Ledger::in_memory(), Keys(1)).with_clock(now)
+    };
+    let (before, after) = (at(|| 1_769_903_999), at(|| 1_769_904_000));
+    let receipt = receipt_of(&before);
+    open(&before, &receipt, Purpose::Metric, 1, 1).unwrap();
+    denied(open(&after, &receipt, Purpose::Metric, 1, 2), "were counted too long ago");
+}
+
+fn receipt_of(desk: &Desks) -> Vec<u8> {
+    receipt(desk, Question::Risk, &[(1, 0..100)])
+}
+
 /// A joined question spends from both of its files.
 #[test]
 fn every_file_of_a_question_spends() {
