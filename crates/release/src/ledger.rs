@@ -1,8 +1,8 @@
 //! What was released and spent: the key holder's memory, which survives a crash.
 //!
 //! A release spends once, however often it is tried. A parcel of a release has one content: another under the same number
-//! would be noised anew, and averaging takes noise off. Questions spend too: numbers that they open are counted for every file and day. Whoever can put an old copy of the file in its place gets budgets
-//! back, so the folder must be as safe as the keys.
+//! would be noised anew, and averaging takes noise off. Questions spend too: numbers that they open are counted for every file and day.
+//! Whoever can put an old copy of the file in its place gets budgets back, so the folder must be as safe as the keys.
 //!
 //! An entry is written under the lock and synced outside of it: whoever comes while the disk works writes too, and one of them syncs for all that
 //! wait (group commit). Nothing is answered for before it is on the disk.

@@ -8,8 +8,8 @@
 //!
 //! P2 counts people by encrypted values, and P1 knows of no clear value whose it is. So where a clear column leaves, all columns are of one reading
 //! of a table: beside columns of another table, or of another row of the same, copies of one person's clear values would pass for many people. And
-//! rows that `k_anonymize` makes alike tell what it was told to make them alike by: that leaves, too, or is not used. Stewards and admins are trusted with the rest, and so are views that admins
-//! make: their columns count as columns of a table.
+//! rows that `k_anonymize` makes alike tell what it was told to make them alike by: that leaves, too, or is not used. Stewards and admins are
+//! trusted with the rest, and so are views that admins make: their columns count as columns of a table.
 
 use std::collections::BTreeSet;
 
