@@ -229,3 +229,71 @@ impl Found {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use veil_cells::{Cell, CellArrayBuilder, ChunkRows, FileId, KeyId, Lanes, Seed};
+
+    use super::*;
+
+    const KEY: KeyId = KeyId([1; 8]);
+
+    /// Cells of these rows of a file, in batches of these lengths.
+    fn column(number: u16, rows: &[u32], batches: &[usize]) -> Counted {
+        let mut rest = rows;
+        let mut cells: Vec<ArrayRef> = Vec::new();
+        for length in batches.iter().copied().chain([usize::MAX]) {
+            let (some, others) = rest.split_at(length.min(rest.len()));
+            let mut builder = CellArrayBuilder::default();
+            for row in some {
+                let chunk =
+                    ChunkRows { file: FileId([3; 9]), column: number, samples: 1, first_row: row / 1024 * 1024 };
+                let seed = Seed::of_rows(chunk);
+                builder
+                    .push(&Cell::fresh(KEY, Lanes::NUMBER, Some(9), seed, (row % 1024) as u16, &[5]).unwrap())
+                    .unwrap();
+            }
+            cells.push(Arc::new(builder.finish().unwrap()));
+            rest = others;
+        }
+        let [high, low] = number.to_be_bytes();
+        let column = ColumnId([high, low, 0, 0, 0, 0, 0, 0]);
+        Counted { name: format!("c{number}"), cells, column, compared: Compared::Held }
+    }
+
+    /// Whatever batches the rows come in, and however many parts they are counted in.
+    #[test]
+    fn every_row_is_counted_at_the_edges_of_parts_and_batches() {
+        for rows in [0, 1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE + 1, 3 * AT_ONCE] {
+            let anchors: Vec<u32> = (0..rows as u32).rev().collect();
+            let batches: [&[usize]; 4] = [&[], &[1], &[AT_ONCE - 1, 2, AT_ONCE], &[AT_ONCE + 1, 0, 7]];
+            for batches in batches {
+                let columns = [column(7, &anchors, &[]), column(9000, &anchors, batches)];
+                let (census, of_rows) = count("risk", rows, &columns).unwrap();
+                assert_eq!((census.rows, census.people, census.somebody), (rows as u64, rows as u64, rows as u64));
+                let counted: Vec<u32> = census.files.into_values().flatten().collect();
+                assert!(counted.into_iter().eq(0..rows as u32), "{rows} rows, {batches:?}");
+                let first = |row: usize| of_rows.of_row(row).iter().map(|anchor| anchor.row).collect::<Vec<_>>();
+                assert!((0..rows).all(|row| first(row) == [anchors[row]]), "{rows} rows, {batches:?}");
+            }
+        }
+    }
+
+    /// A row that is there twice, and a column that changes, are found across parts.
+    #[test]
+    fn what_is_wrong_is_found_across_parts() {
+        let rows = 2 * AT_ONCE + 3;
+        let mut anchors: Vec<u32> = (0..rows as u32).collect();
+        anchors[rows - 1] = 5;
+        let refused = count("risk", rows, &[column(7, &anchors, &[])]).unwrap_err().to_string();
+        assert!(refused.contains(&format!("rows 6 and {rows} of its input hold the same row")), "{refused}");
+        anchors[rows - 1] = rows as u32;
+        let mut changing = column(7, &anchors[..AT_ONCE], &[]);
+        // The next number is what a column of the same name has if another came before it in its file.
+        changing.cells.extend(column(8, &anchors[AT_ONCE..], &[]).cells);
+        let refused = count("risk", rows, &[changing]).unwrap_err().to_string();
+        assert!(refused.contains("is made of other columns in some rows"), "{refused}");
+    }
+}

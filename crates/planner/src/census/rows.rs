@@ -25,6 +25,7 @@ pub(crate) struct Census {
 }
 
 /// The anchors of every row of an input.
+#[derive(Debug)]
 pub(crate) struct RowAnchors {
     /// Most rows have one.
     first: Vec<Option<Anchor>>,
